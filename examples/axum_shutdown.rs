@@ -48,11 +48,11 @@ async fn main() -> Result<(), BoxError> {
     let request = tokio::spawn(post(listener.local_addr()?));
     let routes = Router::new().route("/orders/{order}", routing::post(post_order));
     let stopping = Arc::clone(&running);
+    let signal = jobq::shutdown_signal()?;
     axum::serve(listener, routes.with_state(client.clone()))
         .with_graceful_shutdown(async move {
             tokio::select! {
-                // A service awaits SIGTERM as well.
-                _ = tokio::signal::ctrl_c() => {}
+                () = signal => {}
                 // A server without its pool would accept jobs that nobody runs.
                 _ = stopping.wait() => {}
                 // This example ends by itself, while its job runs.

@@ -12,7 +12,6 @@
 
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 // `axum::extract::State` would clash with `jobq::State`.
 use axum::extract::{self, Path, Request};
@@ -49,7 +48,7 @@ async fn ship(order: u64, ctx: JobContext, depot: State<Depot>) -> Result<(), Bo
         Err(jobq::abort("there is no order 0"))?;
     }
     if !depot.is_open.swap(true, Ordering::Relaxed) {
-        Err(jobq::snooze(Duration::from_millis(200)))?;
+        Err(jobq::snooze("200ms"))?;
     }
     if order % 2 == 1 && ctx.attempt() == 1 {
         return Err("the carrier does not answer".into());
@@ -138,8 +137,7 @@ async fn main() -> Result<(), BoxError> {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    let interrupted = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-    axum::serve(listener, routes).with_graceful_shutdown(interrupted).await?;
+    axum::serve(listener, routes).with_graceful_shutdown(jobq::shutdown_signal()?).await?;
     pool.shutdown().await?;
     client.close().await;
     Ok(())

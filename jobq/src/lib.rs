@@ -21,7 +21,7 @@
 //!     // The macro made this type of the function's arguments.
 //!     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
 //!
-//!     // Until SIGINT or SIGTERM. In this process or in any other, on this machine or on many.
+//!     // Until SIGINT, SIGTERM or SIGHUP. In this process or in any other, on this machine or on many.
 //!     WorkerPool::new(&client).register::<SendWelcome>().run().await
 //! }
 //! ```
@@ -131,7 +131,7 @@ pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
-    IntoPeriod, Outgoing, Publish, PublishFuture, doctor,
+    Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
 pub use engine::Migrated;
@@ -142,10 +142,12 @@ pub use job::{
     JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
 };
 pub use jobq_derive::{Event, Job, job};
+pub use period::IntoPeriod;
 pub use traces::{Propagation, Trace};
 pub use worker::{
     Attempt, Cancellation, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolControl,
     PoolHealth, QueueHealth, QueueState, Requires, Run, RunningPool, State, WorkerPool,
+    shutdown_signal,
 };
 
 /// Compiles the programs in the README.
@@ -212,6 +214,6 @@ pub mod __private {
 
     pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
     pub use crate::worker::{
-        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels,
+        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsAsClient,
     };
 }

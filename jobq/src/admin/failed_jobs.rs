@@ -54,12 +54,13 @@ impl FailedJobs {
         self
     }
 
-    /// The failed jobs, oldest first, at most `limit`. A queue that does not exist has
-    /// none.
+    /// The failed jobs, oldest first, at most `limit`.
     ///
     /// # Errors
     ///
-    /// An invalid queue name; an engine that cannot be reached or refuses.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the queue does not exist, since nothing has declared
+    /// it; on RabbitMQ, for up to a minute after another client declared it. An invalid queue name; an
+    /// engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
         background::call(visits::list(self.administration()?, &self.queue, limit)).await
@@ -97,7 +98,7 @@ impl FailedJobs {
     /// As [`list`](Self::list), or that of the first job which could not be retried. Jobs retried
     /// before the error stay in their queue.
     pub async fn retry_all(&self) -> Result<u64> {
-        all(self.retry_where(Filter::new())).await
+        self.all(self.retry_where(Filter::new())).await
     }
 
     /// Deletes the failed job with this id.
@@ -116,7 +117,7 @@ impl FailedJobs {
     ///
     /// As [`list`](Self::list). Jobs deleted before the error stay deleted.
     pub async fn purge(&self) -> Result<u64> {
-        all(self.discard_where(Filter::new())).await
+        self.all(self.discard_where(Filter::new())).await
     }
 
     /// Settles the failed job with this id so.
@@ -140,7 +141,7 @@ impl FailedJobs {
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
     /// most `limit`, and at most 64 MiB of payloads unless it has one job alone. With a limit of 0 it
-    /// only counts them.
+    /// only counts them. A queue that does not exist has none.
     ///
     /// ```
     /// use jobq::admin::Filter;
@@ -177,7 +178,8 @@ impl FailedJobs {
         Ok(paging.page(visited.complete, as_of))
     }
 
-    /// The failed jobs that match, in groups of like errors, the largest first.
+    /// The failed jobs that match, in groups of like errors, the largest first. A queue that does not
+    /// exist has none.
     ///
     /// # Errors
     ///
@@ -234,6 +236,24 @@ impl FailedJobs {
         administration(&*self.engine)
     }
 
+    /// Runs an operation on all failed jobs, and returns how many it settled.
+    async fn all(&self, operation: Operation) -> Result<u64> {
+        let Done { settled, refused, end, .. } = operation.await?;
+        let refusal = refused.into_iter().next().map(|(_, error)| error);
+        let lost = if let End::Lost(error) = end { Some(error) } else { None };
+        if let Some(error) = lost.or(refusal) {
+            return Err(error);
+        }
+        // An operation does not tell whether there is a queue.
+        if settled == 0
+            && let Err(error) = self.list(0).await
+            && error.is_not_found()
+        {
+            return Err(error);
+        }
+        Ok(settled)
+    }
+
     fn not_found(&self, id: JobId) -> Error {
         Error::new(
             ErrorKind::NotFound,
@@ -244,12 +264,4 @@ impl FailedJobs {
             ),
         )
     }
-}
-
-/// Runs an operation on all failed jobs, and returns how many it settled.
-async fn all(operation: Operation) -> Result<u64> {
-    let Done { settled, refused, end, .. } = operation.await?;
-    let refusal = refused.into_iter().next().map(|(_, error)| error);
-    let lost = if let End::Lost(error) = end { Some(error) } else { None };
-    lost.or(refusal).map_or(Ok(settled), Err)
 }

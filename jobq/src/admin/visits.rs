@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::{Administer, Extent, Verdict, Visited, closed};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::lock;
 use crate::job::{FailedJob, JobId};
 
@@ -52,7 +52,7 @@ pub(crate) async fn list(
         if jobs.len() < limit { Verdict::Keep } else { Verdict::Enough }
     };
     let (mut jobs, visited) = walk(engine, queue, (None, None), Vec::new(), look).await?;
-    check(visited)?;
+    check(queue, visited)?;
     // Pools that publish at the same time may have changed the order.
     jobs.sort_by_key(FailedJob::failed_at);
     Ok(jobs)
@@ -72,7 +72,7 @@ pub(crate) async fn find(
         Verdict::Enough
     };
     let (found, visited) = walk(engine, queue, (None, None), None, look).await?;
-    check(visited).map(|_| found)
+    check(queue, visited).map(|_| found)
 }
 
 /// Settles all failed jobs of a queue so, or the oldest with this id, and returns how many.
@@ -93,7 +93,7 @@ pub(crate) async fn settle(
         verdict.clone()
     };
     let (_, visited) = walk(engine, queue, (None, None), false, decide).await?;
-    Ok(check(visited)?.settled.len() as u64)
+    Ok(check(queue, visited)?.settled.len() as u64)
 }
 
 /// Visits failed jobs within an extent, and for a time.
@@ -130,8 +130,15 @@ async fn walk<T: Send + 'static>(
     Ok((state, visited))
 }
 
-/// The first error of a visit, if there is one.
-fn check(mut visited: Visited) -> Result<Visited> {
+/// The first error of a visit, if there is one. A missing queue is one.
+fn check(queue: &str, mut visited: Visited) -> Result<Visited> {
+    if visited.is_missing {
+        let text = format!(
+            "queue `{queue}` does not exist; check its name, or declare it: start a pool with its \
+             jobs, or call `Client::declare`"
+        );
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
     let refused = visited.refused.drain(..).next();
     match visited.end.take().or(refused.map(|(_, error)| error)) {
         Some(error) => Err(error),

@@ -8,13 +8,46 @@ use crate::admin::{Admin, FailedJobs};
 use crate::background;
 use crate::engine::{Administer, Counts, administration};
 use crate::error::Result;
-use crate::job::{Job, check_name, check_pattern};
+use crate::job::{Job, check_name, check_pattern, queue_of};
 
 impl Client {
-    /// The failed jobs of a queue. The queue of a job defaults to the job's name.
+    /// The failed jobs of a queue. The queue of a job defaults to the job's name;
+    /// [`failed_of`](Self::failed_of) finds it by the job's type.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// for job in client.failed("send_welcome").list(50).await? {
+    ///     println!("{}: {}", job.id(), job.error());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
         FailedJobs::new(Arc::clone(self.engine()), queue.into())
+    }
+
+    /// The failed jobs of the queue of a job type. If the queue serves several types, those of the
+    /// others are among them: [`Filter::job`](crate::admin::Filter::job) selects those of one type.
+    ///
+    /// ```
+    /// use jobq::{Client, job};
+    ///
+    /// #[job(queue = "mail")]
+    /// async fn send_welcome(user_id: u64) -> Result<(), jobq::BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let failed = client.failed_of::<SendWelcome>();
+    /// assert_eq!(failed.queue(), "mail");
+    /// println!("{} retried", failed.retry_all().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn failed_of<J: Job>(&self) -> FailedJobs {
+        self.failed(queue_of::<J>())
     }
 
     /// The administration of queues and pools.
@@ -24,6 +57,14 @@ impl Client {
     }
 
     /// The numbers of jobs in a queue; all 0 if it does not exist.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let counts = client.counts("send_welcome").await?;
+    /// println!("{} ready, {} waiting, {} failed", counts.ready, counts.waiting, counts.failed);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -66,6 +107,20 @@ impl Client {
     /// subscriptions and never ends one, since old and new workers run side by side during a
     /// deployment; call this when no old worker runs any more. Jobs already in the queue stay.
     /// Ending a subscription that does not exist does nothing.
+    ///
+    /// ```
+    /// # use jobq::{BoxError, Client, job};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct User {}
+    /// #[job(on = "user.created")] // and earlier "user.changed"
+    /// async fn welcome(user: User) -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// client.unsubscribe::<Welcome>("user.changed").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

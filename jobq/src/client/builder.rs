@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +7,10 @@ use crate::background;
 use crate::clock::Clock;
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
-use crate::engine::{Certificates, ClientCertificate, EngineOptions, Migrated, Pem};
+use crate::engine::{Certificates, EngineOptions, Migrated};
 use crate::error::{Error, Result};
 use crate::job::{BoxError, check_program, program};
+use crate::period::{IntoPeriod, PeriodError};
 use crate::setting;
 use crate::traces::{Propagation, Trace, Traces};
 
@@ -31,6 +31,8 @@ pub struct ClientBuilder {
     hooks: Hooks,
     propagation: Option<Arc<dyn Propagation>>,
     trace: Trace,
+    /// The error of a timeout whose text is no duration.
+    unread_timeout: Option<PeriodError>,
     pub(super) options: EngineOptions,
 }
 
@@ -53,6 +55,7 @@ impl ClientBuilder {
             hooks: Hooks::default(),
             propagation: None,
             trace: Trace::default(),
+            unread_timeout: None,
             options,
         }
     }
@@ -148,89 +151,12 @@ impl ClientBuilder {
     }
 
     /// Sets how long a call waits for the broker's answer, or for other processes to unlock the
-    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout). Declaring many queues may
-    /// take longer, as long as the broker answers. Defaults to 30 seconds. More than 24 days count
-    /// as 24 days.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = timeout;
-        self
-    }
-
-    /// Trusts the CAs in this PEM text in addition to those of the system. May be called several
-    /// times. Without it an `amqps://` broker needs a certificate from a CA of the system.
-    ///
-    /// ```no_run
-    /// # use jobq::Client;
-    /// # async fn example() -> Result<(), jobq::BoxError> {
-    /// let client = Client::builder("amqps://ann:secret@mq.example.com")
-    ///     .root_certificate(std::fs::read("/etc/shop/ca.pem")?)
-    ///     .client_certificate(
-    ///         std::fs::read("/etc/shop/worker.pem")?,
-    ///         std::fs::read("/etc/shop/worker.key")?,
-    ///     )
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// The broker's certificate must have the host of the URL among its subject alternative names;
-    /// this check cannot be disabled. For a URL other than `amqps://`, connecting fails.
-    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.options.certificates.roots.push(Pem::Text(pem.into()));
-        self
-    }
-
-    /// [`root_certificate`](Self::root_certificate) from a file, which each connection reads anew: when
-    /// the file was replaced, the next reconnection trusts the new CAs.
-    pub fn root_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.options.certificates.roots.push(Pem::file(path));
-        self
-    }
-
-    /// Authenticates the client with this certificate if the broker requests one. The chain begins
-    /// with the client's own certificate, followed by the intermediate ones; the key is PKCS#8,
-    /// PKCS#1 or SEC1, not encrypted; both are PEM texts. The user is still that of the URL.
-    ///
-    /// Reconnections use the same certificate; for one that is renewed, name its files by
-    /// [`client_certificate_files`](Self::client_certificate_files). For a URL other than `amqps://`,
-    /// connecting fails.
-    pub fn client_certificate(
-        mut self,
-        chain: impl Into<Vec<u8>>,
-        key: impl Into<Vec<u8>>,
-    ) -> Self {
-        let client =
-            ClientCertificate { chain: Pem::Text(chain.into()), key: Pem::Text(key.into()) };
-        self.options.certificates.client = Some(client);
-        self
-    }
-
-    /// [`client_certificate`](Self::client_certificate) from two files, which each connection reads
-    /// anew.
-    ///
-    /// ```no_run
-    /// # use jobq::Client;
-    /// # async fn example() -> jobq::Result<()> {
-    /// let client = Client::builder("amqps://ann:secret@mq.example.com")
-    ///     .root_certificate_file("/etc/shop/ca.pem")
-    ///     .client_certificate_files("/etc/shop/worker.pem", "/etc/shop/worker.key")
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// Replace a file by renaming a new one, so that no connection reads half of it. While a file cannot
-    /// be read or the key is not that of the certificate, there is no connection, and the errors of calls
-    /// name the file; jobq goes on trying.
-    pub fn client_certificate_files(
-        mut self,
-        chain: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
-        let client = ClientCertificate { chain: Pem::file(chain), key: Pem::file(key) };
-        self.options.certificates.client = Some(client);
+    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout): a `Duration`, or its text,
+    /// such as `"10s"`. Declaring many queues may take longer, as long as the broker answers.
+    /// Defaults to 30 seconds. More than 24 days count as 24 days.
+    pub fn timeout(mut self, timeout: impl IntoPeriod) -> Self {
+        let read = timeout.into_period().map(|timeout| self.options.timeout = timeout);
+        self.unread_timeout = read.err();
         self
     }
 
@@ -271,7 +197,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// As [`Client::connect`]; an invalid namespace, name of the program or URL of the management
-    /// API; a timeout of zero; certificates that cannot be read, or for a URL that does not use
+    /// API; a timeout of zero, or one that is no duration; certificates that cannot be read, or for a URL that does not use
     /// them.
     pub async fn connect(self) -> Result<Client> {
         self.open().await
@@ -326,6 +252,9 @@ impl ClientBuilder {
     fn check_text(&self) -> Result<()> {
         setting::check("the URL of the client", &self.url)?;
         setting::check("the namespace", &self.options.namespace)?;
+        if let Some(problem) = &self.unread_timeout {
+            return Err(Error::invalid(format!("the timeout of the client: {problem}")));
+        }
         let management = self.options.management.as_ref();
         management.map_or(Ok(()), |url| setting::check("the URL of the management API", &url.0))
     }

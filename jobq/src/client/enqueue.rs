@@ -11,41 +11,8 @@ use crate::background;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::job::{Envelope, Headers, Job, JobId, Payload};
-use crate::period::{self, PeriodError};
+use crate::period::{IntoPeriod, PeriodError};
 use crate::retry;
-
-/// A [`Duration`], or its text as in the attributes: `"10s"`, `"1h 30m"`.
-///
-/// ```
-/// # use jobq::{Client, job};
-/// # use std::time::Duration;
-/// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
-/// # async fn example(client: Client) -> jobq::Result<()> {
-/// client.enqueue(Remind { user_id: 7 }).delay("10m").await?;
-/// client.enqueue(Remind { user_id: 7 }).delay(Duration::from_secs(600)).await?;
-/// # Ok(())
-/// # }
-/// ```
-pub trait IntoPeriod {
-    /// The duration.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no duration.
-    fn into_period(self) -> std::result::Result<Duration, PeriodError>;
-}
-
-impl IntoPeriod for Duration {
-    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
-        Ok(self)
-    }
-}
-
-impl IntoPeriod for &str {
-    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
-        period::parse(self)
-    }
-}
 
 /// The start and the expiry of a job.
 #[derive(Debug, Clone, Default)]
@@ -177,6 +144,15 @@ macro_rules! time_options {
         /// last of `delay` and `at` counts. Defaults to no wait. A text that is no duration, and on
         /// RabbitMQ a wait of more than 3,650 days, are [invalid](crate::ErrorKind::Invalid)
         /// arguments.
+        ///
+        /// ```
+        /// # use jobq::{Client, job};
+        /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// client.enqueue(Remind { user_id: 7 }).delay("1h 30m").await?;
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn delay(mut self, delay: impl IntoPeriod) -> Self {
             self.times.delay(delay);
             self
@@ -185,6 +161,18 @@ macro_rules! time_options {
         /// Delays the first attempt until this time, by the clock of this process; a time in the
         /// past means now. The last of `delay` and `at` counts. On RabbitMQ the limit of
         /// [`delay`](Self::delay) applies.
+        ///
+        /// ```
+        /// # use jobq::{Client, job};
+        /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// use std::time::{Duration, SystemTime};
+        ///
+        /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        /// client.enqueue(Remind { user_id: 7 }).at(tomorrow).await?;
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn at(mut self, time: SystemTime) -> Self {
             self.times.at(time);
             self
@@ -193,6 +181,15 @@ macro_rules! time_options {
         /// Sets how long after the first attempt is due an attempt may start. A job that starts no
         /// attempt in time fails as [`Expired`](crate::FailedReason::Expired). Defaults to the
         /// job's `expires`.
+        ///
+        /// ```
+        /// # use jobq::{Client, job};
+        /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// client.enqueue(Remind { user_id: 7 }).delay("10m").expires_in("1h").await?;
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn expires_in(mut self, limit: impl IntoPeriod) -> Self {
             self.times.expires_in(limit);
             self
@@ -203,6 +200,15 @@ macro_rules! time_options {
         /// [`FailedJob::header`](crate::FailedJob::header) return it. A header that
         /// [`Headers::set`](crate::Headers::set) refuses is an [invalid](crate::ErrorKind::Invalid)
         /// argument. Defaults to no headers.
+        ///
+        /// ```
+        /// # use jobq::{Client, job};
+        /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// client.enqueue(Remind { user_id: 7 }).header("tenant", "acme").await?;
+        /// # Ok(())
+        /// # }
+        /// ```
         pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
             self.headers.set(name, value);
             self
@@ -242,6 +248,17 @@ impl Enqueue {
     time_options!();
 
     /// Sets the job's id. Enqueueing one id twice makes two jobs. Defaults to a new id.
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// use jobq::JobId;
+    ///
+    /// client.enqueue(Remind { user_id: 7 }).id(JobId::of_key("remind-7")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn id(mut self, id: JobId) -> Self {
         self.id = Some(id);
         self

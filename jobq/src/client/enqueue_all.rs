@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
-use super::enqueue::{IntoPeriod, SetHeaders, Times, envelope, time_options};
+use super::enqueue::{SetHeaders, Times, envelope, time_options};
 use super::observer::SendingAll;
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
@@ -13,6 +13,7 @@ use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Headers, Job, JobId, Payload};
+use crate::period::IntoPeriod;
 
 /// The most ids to allocate in advance.
 const MAX_RESERVED: usize = 100_000;

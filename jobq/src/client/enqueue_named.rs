@@ -7,7 +7,7 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{IntoPeriod, SetHeaders, Times, time_options};
+use super::enqueue::{SetHeaders, Times, time_options};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
@@ -15,6 +15,7 @@ use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::job::{Envelope, JobId, Payload, check_name};
+use crate::period::IntoPeriod;
 
 /// A job of a type that this program does not have, made by [`Client::enqueue_named`]. Await it.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 mod administer;
 pub(crate) mod builder;
+mod certificates;
 mod declare;
 mod doctor;
 mod enqueue;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
-pub use enqueue::{Enqueue, EnqueueFuture, IntoPeriod};
+pub use enqueue::{Enqueue, EnqueueFuture};
 pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
 pub use enqueue_named::{EnqueueNamed, EnqueueNamedFuture};
 pub use outgoing::Outgoing;
@@ -99,6 +100,13 @@ impl Client {
     ///
     /// In a user name, password or vhost write `/` as `%2F`, `@` as `%40`, `:` as `%3A`, `?`
     /// as `%3F`, `#` as `%23` and `%` as `%25`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::Client::connect("amqp://ann:secret@mq-1,mq-2,mq-3/shop").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -290,6 +298,19 @@ impl Client {
     }
 
     /// [Publishes](Self::publish) an event under the topic of its type.
+    ///
+    /// ```
+    /// #[derive(serde::Serialize, jobq::Event)]
+    /// #[event(topic = "user.created")]
+    /// struct UserCreated {
+    ///     user_id: u64,
+    /// }
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// client.publish_event(&UserCreated { user_id: 7 }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

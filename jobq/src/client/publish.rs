@@ -6,7 +6,7 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{IntoPeriod, SetHeaders, Times};
+use super::enqueue::{SetHeaders, Times};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
@@ -14,6 +14,7 @@ use crate::background;
 use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, Payload, check_topic};
+use crate::period::IntoPeriod;
 
 /// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
 /// made from the event.

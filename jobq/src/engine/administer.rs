@@ -53,8 +53,8 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses, before a job was settled;
     /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
-    /// than the timeout. A queue that does not exist has no failed jobs. An error after that is in
-    /// [`Visited::end`]: each job that was to be retried is then in its queue or still failed, or
+    /// than the timeout. A queue that does not exist is [missing](Visited::is_missing), and no error.
+    /// An error after that is in [`Visited::end`]: each job that was to be retried is then in its queue or still failed, or
     /// both after a lost connection.
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited>;
 
@@ -189,6 +189,8 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Visited {
+    /// Whether the queue does not exist.
+    pub is_missing: bool,
     /// How many jobs were looked at.
     pub seen: u64,
     /// Whether all jobs were looked at that there were at the beginning.

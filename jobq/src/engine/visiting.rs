@@ -26,6 +26,11 @@ impl Visiting {
         })
     }
 
+    /// There is nothing to look at: the queue does not exist.
+    pub(crate) fn missing(&mut self) {
+        (self.visited.is_missing, self.visited.complete) = (true, true);
+    }
+
     /// Keeps the first error that ends the visit.
     pub(crate) fn end(&mut self, error: Error) {
         self.visited.end.get_or_insert(error);

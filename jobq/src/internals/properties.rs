@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
@@ -91,7 +92,8 @@ pub fn payload(data: &[u8]) {
     };
     let run = Registered::of_function(|_: Letter| async { Ok::<(), BoxError>(()) });
     let client = JobContext::for_test().client().clone();
-    let resources = Arc::new(Resources { client, states: States::default() });
+    let shutdown = CancellationToken::new();
+    let resources = Arc::new(Resources { client, states: States::default(), shutdown });
     let attempt = Attempt::new(&resources, Arc::new(envelope.clone()), Letter::NAME, (1, 4));
     let read = serde_json::from_slice::<Letter>(data);
     match (run.start.get()(&attempt, &Arc::default()), read) {

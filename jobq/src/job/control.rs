@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::period::{IntoPeriod, PeriodError};
+
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -48,6 +50,11 @@ struct Marker {
 impl Control {
     fn new(ending: Ending, cause: Option<BoxError>) -> Self {
         Self { marker: Marker { ending, cause } }
+    }
+
+    /// A plain failure of the attempt: the requested wait cannot be read.
+    fn without_wait(error: String) -> Self {
+        Self::new(Ending::Failed, Some(error.into()))
     }
 
     /// The request in an error's chain of sources, as a worker finds it. `None` for an error that
@@ -170,35 +177,55 @@ pub fn abort(error: impl Into<BoxError>) -> Control {
 /// Ends the attempt as failed and sets the wait before the next one, instead of the job's `delay`.
 /// If no attempt is left, the job has failed.
 ///
+/// The wait is a [`Duration`] or its text, such as `"90s"`. A text that is no duration leaves the
+/// wait to the job's `delay`, and the error says so.
+///
 /// ```
 /// # use std::time::Duration;
 /// fn call(busy_for: Option<Duration>) -> Result<(), jobq::BoxError> {
 ///     if let Some(wait) = busy_for {
 ///         Err(jobq::retry_in(wait, "the service asked us to come back later"))?;
 ///     }
-///     Ok(())
+///     Err(jobq::retry_in("10m", "the service is down"))?
 /// }
 /// assert!(call(Some(Duration::from_secs(90))).is_err());
 /// ```
 #[must_use = "return it as the error of the job function"]
-pub fn retry_in(wait: Duration, error: impl Into<BoxError>) -> Control {
-    Control::new(Ending::RetryIn(wait), Some(error.into()))
+pub fn retry_in(wait: impl IntoPeriod, error: impl Into<BoxError>) -> Control {
+    let error = error.into();
+    match wait.into_period() {
+        Ok(wait) => Control::new(Ending::RetryIn(wait), Some(error)),
+        Err(problem) => {
+            let (_, error) = meaning(&*error);
+            Control::without_wait(format!("{error}; {}", unread("retry_in", &problem)))
+        }
+    }
 }
 
 /// Ends the attempt and runs the job again after `wait` without using up an attempt:
 /// nothing went wrong, it is only too early.
 ///
+/// The wait is a [`Duration`] or its text, such as `"1m"`. With a text that is no duration the
+/// attempt fails, and its error says so.
+///
 /// ```
-/// # use std::time::Duration;
 /// fn publish(ready: bool) -> Result<(), jobq::BoxError> {
 ///     if !ready {
-///         Err(jobq::snooze(Duration::from_secs(60)))?;
+///         Err(jobq::snooze("1m"))?;
 ///     }
 ///     Ok(())
 /// }
 /// assert!(publish(false).is_err());
 /// ```
 #[must_use = "return it as the error of the job function"]
-pub fn snooze(wait: Duration) -> Control {
-    Control::new(Ending::Snoozed(wait), None)
+pub fn snooze(wait: impl IntoPeriod) -> Control {
+    match wait.into_period() {
+        Ok(wait) => Control::new(Ending::Snoozed(wait), None),
+        Err(problem) => Control::without_wait(unread("snooze", &problem)),
+    }
+}
+
+/// The text of a wait that cannot be read.
+fn unread(function: &str, problem: &PeriodError) -> String {
+    format!("the wait of `jobq::{function}` cannot be read: {problem}")
 }

@@ -251,4 +251,22 @@ mod tests {
         assert_eq!(asked(|| snooze(WAIT)), (false, None, Some(WAIT)));
         assert!(Control::of(&std::io::Error::other("plain")).is_none());
     }
+
+    #[test]
+    fn a_wait_is_a_duration_or_its_text() {
+        assert_eq!(outcome(retry_in("7s", "busy")).retry_after(), Some(WAIT));
+        assert_eq!(outcome(snooze("7s")).snoozed_for(), Some(WAIT));
+        // The error of the function stays, with its sources.
+        let source = Wrapped::Source(abort("the cause"));
+        let retry = outcome(retry_in("7", source));
+        let table = [(retry, "it went wrong: the cause; the wait of `jobq::retry_in`")];
+        for (outcome, expected) in
+            table.into_iter().chain([(outcome(snooze("7")), "the wait of `jobq::snooze`")])
+        {
+            assert_eq!(outcome.ending, Ending::Failed);
+            let error = outcome.error().unwrap();
+            assert!(error.starts_with(expected), "{error}");
+            assert!(error.ends_with("write \"7s\" (units: d, h, m, s, ms)"), "{error}");
+        }
+    }
 }

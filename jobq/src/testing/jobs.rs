@@ -9,11 +9,11 @@ use super::expect::{Record, Recorded};
 use super::memory::{Memory, Unclaimed};
 use super::paused;
 use super::ran::{Attempted, End, Ran};
-use crate::client::{Client, IntoPeriod};
+use crate::client::Client;
 use crate::clock::Clock;
 use crate::engine::{Delivery, Settlement};
 use crate::job::{FailedJob, Job, JobId, codec, queue_of};
-use crate::period;
+use crate::period::{self, IntoPeriod};
 use crate::worker::Inline;
 
 /// The most attempts of one call.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::cancellation::{Cancellation, Cancelled};
 use super::extensions::Extensions;
@@ -35,11 +36,13 @@ struct Inner {
     ended: OnceLock<Outcome>,
 }
 
-/// The client and the states of a pool, for the arguments of its functions.
+/// The client, the states and the shutdown of a pool, for the arguments of its functions.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) client: Client,
     pub(crate) states: States,
+    /// Cancelled when the pool is shut down.
+    pub(crate) shutdown: CancellationToken,
 }
 
 impl Attempt {
@@ -155,6 +158,11 @@ impl Attempt {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancellation().is_some()
+    }
+
+    /// Cancelled when the pool is shut down.
+    pub(super) fn shutdown(&self) -> &CancellationToken {
+        &self.0.resources.shutdown
     }
 
     pub(super) fn envelope(&self) -> &Arc<Envelope> {

@@ -2,6 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio_util::sync::CancellationToken;
+
 use super::attempt::Attempt;
 use super::cancellation::{Cancellation, Cancelled};
 use crate::client::Client;
@@ -32,6 +34,7 @@ pub struct JobContext {
     max_attempts: u32,
     client: Client,
     cancelled: Cancelled,
+    shutdown: CancellationToken,
 }
 
 impl JobContext {
@@ -42,6 +45,7 @@ impl JobContext {
             max_attempts: attempt.max_attempts(),
             client: attempt.client().clone(),
             cancelled: attempt.cancelled().clone(),
+            shutdown: attempt.shutdown().clone(),
         }
     }
 
@@ -57,10 +61,21 @@ impl JobContext {
             max_attempts: 1,
             client: Client::with_engine(Arc::new(Detached), "test"),
             cancelled: Cancelled::default(),
+            shutdown: CancellationToken::new(),
         }
     }
 
     /// The same context with this client.
+    ///
+    /// ```
+    /// # async fn example() -> jobq::Result<()> {
+    /// use jobq::{Client, JobContext};
+    ///
+    /// let client = Client::connect("sqlite::memory:").await?;
+    /// let context = JobContext::for_test().with_client(client);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = client;
@@ -82,6 +97,13 @@ impl JobContext {
     }
 
     /// The same context for an event of this topic.
+    ///
+    /// ```
+    /// use jobq::JobContext;
+    ///
+    /// let context = JobContext::for_test().with_topic("user.created");
+    /// assert_eq!(context.topic(), Some("user.created"));
+    /// ```
     #[must_use]
     pub fn with_topic(mut self, topic: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.envelope).topic = Some(topic.into());
@@ -102,7 +124,18 @@ impl JobContext {
         self
     }
 
-    /// The job's id.
+    /// The job's id, the same in each attempt: a key for the effect of the job.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job(retries = 3)]
+    /// async fn charge(cents: u64, ctx: JobContext) -> Result<(), BoxError> {
+    ///     let key = ctx.id().to_string(); // the bank charges each key once
+    ///     pay(&key, cents).await
+    /// }
+    /// # async fn pay(_: &str, _: u64) -> Result<(), BoxError> { Ok(()) }
+    /// ```
     #[must_use]
     pub fn id(&self) -> JobId {
         self.envelope.id
@@ -174,9 +207,55 @@ impl JobContext {
     }
 
     /// The client that the pool was built on, for enqueueing further jobs.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job]
+    /// async fn send_welcome(user_id: u64) -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// #[job]
+    /// async fn sign_up(user_id: u64, ctx: JobContext) -> Result<(), BoxError> {
+    ///     ctx.client().enqueue(SendWelcome { user_id }).delay("10m").await?;
+    ///     Ok(())
+    /// }
+    /// ```
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Waits until the shutdown of the pool begins. The attempt may go on for the [shutdown
+    /// timeout](crate::WorkerPool::shutdown_timeout), after which it is
+    /// [cancelled](Self::cancelled): a long one can save its progress in this time.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job]
+    /// async fn import(file: String, ctx: JobContext) -> Result<(), BoxError> {
+    ///     tokio::select! {
+    ///         imported = read(&file) => imported,
+    ///         () = ctx.shutting_down() => {
+    ///             save(&file).await?;
+    ///             // Another pool goes on, and no attempt is used up.
+    ///             Err(jobq::snooze("0s"))?
+    ///         }
+    ///     }
+    /// }
+    /// # async fn read(_: &str) -> Result<(), BoxError> { Ok(()) }
+    /// # async fn save(_: &str) -> Result<(), BoxError> { Ok(()) }
+    /// ```
+    pub async fn shutting_down(&self) {
+        self.shutdown.cancelled().await;
+    }
+
+    /// Whether the [shutdown](Self::shutting_down) of the pool has begun, for the loop of a plain `fn`.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutdown.is_cancelled()
     }
 
     /// Waits until the attempt is cancelled: its timeout has passed, its pool is shutting down and
@@ -191,6 +270,21 @@ impl JobContext {
 
     /// Whether the attempt is [cancelled](Self::cancelled). A blocking job function cannot be
     /// stopped from outside, so a long one should check it regularly.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job(timeout = "10m")]
+    /// fn resize(images: Vec<u64>, ctx: JobContext) -> Result<(), BoxError> {
+    ///     for image in images {
+    ///         if ctx.is_cancelled() {
+    ///             return Err("cancelled".into());
+    ///         }
+    ///         println!("{image}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.token().is_cancelled()

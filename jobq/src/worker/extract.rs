@@ -2,6 +2,7 @@
 
 use std::any::{TypeId, type_name};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::attempt::Attempt;
 use super::context::JobContext;
@@ -94,16 +95,25 @@ impl FromAttempt for JobContext {
 
 /// The states that the arguments of a job function need.
 #[derive(Debug, Default)]
-pub struct Requires(Vec<(TypeId, &'static str)>);
+pub struct Requires(Vec<NeededState>);
+
+/// A state that an argument needs.
+#[derive(Debug)]
+pub(super) struct NeededState {
+    pub(super) id: TypeId,
+    /// The type of an `Arc` of it.
+    pub(super) arc: TypeId,
+    pub(super) name: &'static str,
+}
 
 impl Requires {
     /// Adds a [state](crate::WorkerPool::state) of this type.
     pub fn state<T: Send + Sync + 'static>(&mut self) {
-        self.0.push((TypeId::of::<T>(), type_name::<T>()));
+        let (id, arc) = (TypeId::of::<T>(), TypeId::of::<Arc<T>>());
+        self.0.push(NeededState { id, arc, name: type_name::<T>() });
     }
 
-    /// The states, each with its type's name.
-    pub(super) fn states(&self) -> &[(TypeId, &'static str)] {
+    pub(super) fn states(&self) -> &[NeededState] {
         &self.0
     }
 }

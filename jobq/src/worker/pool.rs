@@ -1,28 +1,28 @@
+mod start;
+
 use std::future::Future;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::answers::{ControlledPool, PoolControl, PoolPart};
+use super::answers::PoolControl;
 use super::attempt::Attempt;
 use super::function::JobFunction;
 use super::layer::Next;
-use super::queue::Queue;
-use super::registry::{self, Registered, Registry};
+use super::registry::{self, Queues, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
-use super::shared::Shared;
 use super::signal::Signals;
 use crate::background;
 use crate::client::{Client, Doctor};
-use crate::engine::{About, Consume, Membership, PoolId, QueueName, check_events};
-use crate::error::{Error, ErrorKind, Result};
-use crate::finding::{Finding, Severity};
+use crate::error::{Error, Result};
 use crate::job::Outcome;
+use crate::period::{IntoPeriod, PeriodError};
 #[cfg(feature = "rabbitmq")]
 use crate::rabbitmq::Topology;
-use crate::telemetry;
+
+/// The default shutdown timeout: the pool ends before the 30 s after which Kubernetes kills it.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Takes jobs from their queues and runs them.
 ///
@@ -43,7 +43,7 @@ use crate::telemetry;
 /// # let client = Client::connect("sqlite::memory:").await?;
 /// let pool = WorkerPool::new(&client).state(Mailer).register::<SendWelcome>().concurrency(16);
 /// # if false {
-/// pool.run().await?; // until SIGINT or SIGTERM
+/// pool.run().await?; // until SIGINT, SIGTERM or SIGHUP
 /// # }
 /// # Ok(())
 /// # }
@@ -55,6 +55,8 @@ pub struct WorkerPool {
     registry: Registry,
     concurrency: u16,
     shutdown_timeout: Duration,
+    /// The error of a shutdown timeout whose text is no duration.
+    unread_timeout: Option<PeriodError>,
     control: PoolControl,
 }
 
@@ -65,12 +67,26 @@ impl WorkerPool {
             client: client.clone(),
             registry: Registry::default(),
             concurrency: 10,
-            shutdown_timeout: Duration::from_secs(30),
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+            unread_timeout: None,
             control: PoolControl::default(),
         }
     }
 
     /// Adds a job whose function is part of its type, as made by `#[job]` on a function.
+    ///
+    /// ```
+    /// use jobq::{BoxError, Client, WorkerPool, job};
+    ///
+    /// #[job]
+    /// async fn send_welcome(user_id: u64) -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # fn example(client: Client) {
+    /// let pool = WorkerPool::new(&client).register::<SendWelcome>();
+    /// # }
+    /// ```
     pub fn register<J: Run>(mut self) -> Self {
         self.registry.jobs.push(Registered::of_type::<J>());
         self
@@ -106,6 +122,21 @@ impl WorkerPool {
 
     /// Adds a value for arguments of type `State<T>`. A pool that lacks a state of one of its jobs
     /// does not start.
+    ///
+    /// ```
+    /// use jobq::{BoxError, Client, State, WorkerPool, job};
+    ///
+    /// struct Mailer;
+    ///
+    /// #[job]
+    /// async fn send_welcome(user_id: u64, mailer: State<Mailer>) -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # fn example(client: Client) {
+    /// let pool = WorkerPool::new(&client).state(Mailer).register::<SendWelcome>();
+    /// # }
+    /// ```
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.registry.state(value);
         self
@@ -167,9 +198,20 @@ impl WorkerPool {
 
     /// How long running attempts may go on when the pool is shut down. Attempts that still run then
     /// are cancelled and their jobs released: they run again elsewhere, and no attempt is used up.
-    /// Zero cancels at once. Defaults to 30 seconds.
-    pub fn shutdown_timeout(mut self, shutdown_timeout: Duration) -> Self {
-        self.shutdown_timeout = shutdown_timeout;
+    /// A `Duration`, or its text, such as `"1m"`. Zero cancels at once. Defaults to 25 seconds:
+    /// Kubernetes kills a program after 30.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let pool = WorkerPool::new(&client).register::<Mail>().shutdown_timeout("2m");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shutdown_timeout(mut self, timeout: impl IntoPeriod) -> Self {
+        let read = timeout.into_period().map(|timeout| self.shutdown_timeout = timeout);
+        self.unread_timeout = read.err();
         self
     }
 
@@ -203,7 +245,7 @@ impl WorkerPool {
     /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
     #[cfg(feature = "rabbitmq")]
     pub fn topology(&self) -> Result<Topology> {
-        let queues = self.registry.check(self.concurrency)?;
+        let queues = self.check()?;
         Ok(Topology::from_queues(self.client.namespace(), &registry::specs(&queues)))
     }
 
@@ -225,21 +267,26 @@ impl WorkerPool {
     ///
     /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
     pub fn doctor(&self) -> Result<Doctor> {
-        let queues = self.registry.check(self.concurrency)?;
+        let queues = self.check()?;
         Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
     }
 
-    /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
-    /// second signal ends the shutdown timeout.
+    /// Runs the pool until the program gets SIGINT, SIGTERM or SIGHUP, then shuts it down. A second
+    /// signal ends the shutdown timeout. See [`shutdown_signal`](crate::shutdown_signal).
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// WorkerPool::new(&client).register::<Mail>().run().await
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
     pub async fn run(self) -> Result<()> {
-        let mut signals = {
-            let _entered = background::enter()?;
-            Signals::listen()?
-        };
+        let mut signals = Signals::listen()?;
         let running = tokio::select! {
             started = self.spawn() => started?,
             // Jobs taken so far are released.
@@ -261,6 +308,15 @@ impl WorkerPool {
 
     /// Runs the pool until the future is ready, then shuts it down.
     ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client, end: tokio::sync::oneshot::Receiver<()>) -> jobq::Result<()> {
+    /// let pool = WorkerPool::new(&client).register::<Mail>();
+    /// pool.run_until(async { _ = end.await }).await
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
@@ -274,10 +330,20 @@ impl WorkerPool {
 
     /// Starts the pool in the background. It consumes when this returns.
     ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let running = WorkerPool::new(&client).register::<Mail>().spawn().await?;
+    /// // ... until the program ends:
+    /// running.shutdown().await
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a missing state,
-    /// an invalid name; an engine that cannot be reached or refuses;
+    /// an invalid name, a shutdown timeout that is no duration; an engine that cannot be reached or refuses;
     /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has a
     /// queue's name, or if a policy loses or stalls its jobs (which only the [management
     /// API](crate::ClientBuilder::management) shows); [`Invalid`](crate::ErrorKind::Invalid)
@@ -292,96 +358,23 @@ impl WorkerPool {
         background::call(self.start(runtime)).await
     }
 
-    async fn start(self, runtime: Handle) -> Result<RunningPool> {
-        let queues = self.registry.check(self.concurrency)?;
-        let background = background::handle()?;
-        let engine = self.client.engine();
-        let has_solo = engine.capabilities().solo;
-        let mut specs = registry::specs(&queues);
-        for spec in &mut specs {
-            spec.solo = has_solo;
+    /// Checks the settings, and returns the plan of each queue.
+    fn check(&self) -> Result<Queues> {
+        if let Some(problem) = &self.unread_timeout {
+            return Err(Error::invalid(format!("the shutdown timeout of the pool: {problem}")));
         }
-        if specs.iter().any(|spec| !spec.patterns.is_empty()) {
-            check_events(&**engine)?;
-        }
-        engine.declare(&specs).await?;
-        if let Some(diagnose) = engine.diagnose() {
-            check_findings(&diagnose.examine_policies(&specs).await?)?;
-        }
-        let about = match engine.diagnose() {
-            Some(diagnose) => diagnose.about().await,
-            None => About::new("an engine of the program's own"),
-        };
-        if let Some(hold) = about.hold {
-            let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
-            telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
-        }
-        let client = self.client.clone();
-        let plan = self.registry.into_plan(queues, self.client);
-        let shared = Arc::new(Shared::new(plan, runtime, has_solo));
-        let queues = &shared.plan.queues;
-        let parts: Vec<_> =
-            queues.keys().map(|name| PoolPart::new(Queue::new(&shared, name))).collect();
-        let membership = join(&client, &shared, &parts, self.control).await?;
-        let mut consumers = Vec::new();
-        for (name, queue) in queues {
-            let (name, pool) = (QueueName::new(name)?, shared.joined());
-            let alone = Consume::solo(name).pool(pool).only_job(queue.only_job);
-            let alone = if has_solo { Some(client.engine().consume(alone).await?) } else { None };
-            let together = Consume::new(name, queue.concurrency).pool(pool);
-            let together = together.only_job(queue.only_job);
-            consumers.push((client.engine().consume(together).await?, alone));
-        }
-        let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
-        telemetry::pool_started(&about.name, client.namespace(), shared.joined(), settings);
-        let timeout = self.shutdown_timeout;
-        Ok(RunningPool::start(&shared, parts, consumers, membership, timeout, background))
+        self.registry.check(self.concurrency)
     }
 }
 
-/// Makes a pool one of those that can be asked and told of pauses. `None` if it cannot.
-async fn join(
-    client: &Client,
-    shared: &Arc<Shared>,
-    parts: &[PoolPart],
-    level: PoolControl,
-) -> Result<Option<Membership>> {
-    let Some(administer) = client.engine().administer().filter(|_| level != PoolControl::Off)
-    else {
-        return Ok(None);
-    };
-    let id = PoolId::new();
-    let pool = ControlledPool {
-        id,
-        level,
-        started_at: shared.clock().now(),
-        shared: Arc::clone(shared),
-        parts: parts.to_vec(),
-        clock_logged: Mutex::default(),
-    };
-    match administer.join(Arc::new(pool)).await {
-        Ok(membership) => {
-            let _ = shared.pool.set(id);
-            Ok(Some(membership))
-        }
-        Err(error) if error.is_unsupported() => Ok(None),
-        Err(error) if error.is_refused() => {
-            telemetry::control_forbidden(&error);
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::shared::RECORD_LIMIT;
 
-/// Returns an error if queues lose or stall jobs, and logs the other findings.
-fn check_findings(findings: &[Finding]) -> Result<()> {
-    let (errors, others): (Vec<_>, Vec<_>) =
-        findings.iter().partition(|finding| finding.severity() == Severity::Error);
-    others.into_iter().for_each(telemetry::weakened);
-    if errors.is_empty() {
-        return Ok(());
+    #[test]
+    fn a_pool_gives_up_before_kubernetes_kills_it() {
+        let given_up = SHUTDOWN_TIMEOUT + 2 * RECORD_LIMIT;
+        assert!(given_up < Duration::from_secs(30), "{given_up:?}");
     }
-    let errors: Vec<_> = errors.into_iter().map(Finding::sentence).collect();
-    let text = format!("the pool does not start: {}", errors.join(". "));
-    Err(Error::new(ErrorKind::Conflict, text))
 }

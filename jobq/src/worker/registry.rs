@@ -1,12 +1,13 @@
 //! The jobs, states and layers of a pool, and their checks.
 
-use std::any::type_name;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
@@ -27,6 +28,7 @@ type Start = Box<dyn Fn(&Attempt, &Arc<Layers>) -> serde_json::Result<Call> + Se
 /// A job with its function.
 pub(crate) struct Registered {
     pub(crate) name: &'static str,
+    payload: TypeId,
     pub(crate) queue: &'static str,
     pub(crate) options: JobOptions,
     /// Whether its function is a plain `fn`.
@@ -39,6 +41,7 @@ impl Registered {
     fn new<J: Job>(start: Start, blocks: bool, requires: Requires) -> Self {
         Self {
             name: J::NAME,
+            payload: TypeId::of::<J>(),
             queue: queue_of::<J>(),
             options: J::OPTIONS,
             blocks,
@@ -170,15 +173,23 @@ impl Registry {
                 "the pool has two states of type `{state}`; wrap one of them in a type of its own"
             )));
         }
-        let mut names = HashSet::new();
+        let mut names = HashMap::new();
         for job in &self.jobs {
             check_job(job, &self.states)?;
-            if !names.insert(job.name) {
-                return Err(Error::invalid(format!(
-                    "two jobs of the pool have the name `{}`; rename one of them with `name = \
-                     \"...\"`",
-                    job.name
-                )));
+            let name = job.name;
+            match names.insert(name, job.payload) {
+                None => {}
+                Some(payload) if payload == job.payload => {
+                    return Err(Error::invalid(format!(
+                        "job `{name}` is registered twice in the pool; remove one of the calls"
+                    )));
+                }
+                Some(_) => {
+                    return Err(Error::invalid(format!(
+                        "two jobs of the pool have the name `{name}`; rename one of them with \
+                         `name = \"...\"`"
+                    )));
+                }
             }
         }
         self.queues(concurrency)
@@ -189,7 +200,8 @@ impl Registry {
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
         let plan = Plan { jobs, queues, layers: Arc::new(self.layers) };
-        (plan, Resources { client, states: self.states })
+        let shutdown = CancellationToken::new();
+        (plan, Resources { client, states: self.states, shutdown })
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
@@ -275,125 +287,22 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
             job.name
         )));
     }
-    match job.requires.states().iter().find(|(state, _)| !states.contains(*state)) {
-        None => Ok(()),
-        Some((_, missing)) => Err(Error::invalid(format!(
-            "job `{}` needs a state of type `{missing}`; add one to the pool with `.state(value)`",
-            job.name
-        ))),
-    }
+    let Some(missing) = job.requires.states().iter().find(|state| !states.contains(state.id))
+    else {
+        return Ok(());
+    };
+    let (job, state) = (job.name, missing.name);
+    let remedy = if states.contains(missing.arc) {
+        format!(
+            "the pool has an `Arc<{state}>`: give it the value without the `Arc`, which `State` \
+             needs no more, or let the job take a `State<Arc<..>>`"
+        )
+    } else {
+        "add one to the pool with `.state(value)`".to_owned()
+    };
+    Err(Error::invalid(format!("job `{job}` needs a state of type `{state}`; {remedy}")))
 }
 
 #[cfg(test)]
-mod tests {
-    use serde::{Deserialize, Serialize};
-
-    use super::*;
-    use crate::job::{BoxError, Delay};
-    use crate::worker::{JobContext, State};
-
-    macro_rules! job {
-        ($type:ident, $name:literal, $options:expr) => {
-            #[derive(Serialize, Deserialize)]
-            struct $type {}
-
-            impl Job for $type {
-                const NAME: &'static str = $name;
-                const OPTIONS: JobOptions = $options;
-            }
-        };
-    }
-
-    job!(Plain, "plain", JobOptions::new());
-    job!(Twin, "plain", JobOptions::new());
-    job!(Misnamed, "a b", JobOptions::new());
-    job!(Mail, "mail", JobOptions::new().queue("status").concurrency(3));
-    job!(
-        Letter,
-        "letter",
-        JobOptions::new().queue("status").delay(Delay::constant(Duration::from_secs(7)))
-    );
-    job!(Parcel, "parcel", JobOptions::new().queue("status").concurrency(4));
-    job!(Never, "never", JobOptions::new().concurrency(0));
-    job!(Hasty, "hasty", JobOptions::new().timeout(Duration::ZERO));
-    job!(Stale, "stale", JobOptions::new().expires(Duration::ZERO));
-
-    async fn run<J: Job>(_: J) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn with_state(_: JobContext, _: Plain, _: State<String>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Queues> {
-        Registry { jobs: jobs.into_iter().collect(), ..Registry::default() }.check(10)
-    }
-
-    #[test]
-    fn invalid_jobs_are_refused_with_a_remedy() {
-        let table: [(Vec<Registered>, &[&str]); 8] = [
-            (vec![], &["the pool has no jobs"]),
-            (
-                vec![Registered::of_function(run::<Plain>), Registered::of_function(run::<Twin>)],
-                &["two jobs", "`plain`"],
-            ),
-            (vec![Registered::of_function(run::<Misnamed>)], &["the job name `a b`", "' '"]),
-            (
-                vec![Registered::of_function(run::<Mail>), Registered::of_function(run::<Parcel>)],
-                &["`status`", "3 from job `mail`", "4 from job `parcel`"],
-            ),
-            (vec![Registered::of_function(run::<Never>)], &["`never`", "concurrency 0"]),
-            (vec![Registered::of_function(run::<Hasty>)], &["`hasty`", "`timeout`", "zero"]),
-            (vec![Registered::of_function(run::<Stale>)], &["`stale`", "`expires`", "zero"]),
-            (vec![Registered::of_function(with_state)], &["`plain`", "`alloc::string::String`"]),
-        ];
-        for (jobs, expected) in table {
-            let error = check(jobs).unwrap_err();
-            assert!(error.is_invalid());
-            for part in expected {
-                assert!(error.to_string().contains(part), "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn two_states_of_one_type_are_refused() {
-        let mut registry = Registry::default();
-        registry.jobs.push(Registered::of_function(with_state));
-        registry.state(String::new());
-        registry.state(String::new());
-        assert!(registry.check(1).unwrap_err().to_string().contains("two states"));
-    }
-
-    #[test]
-    fn jobs_without_a_shorter_timeout_may_outlast_a_limit() {
-        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
-        let jobs = [
-            ("none", None),
-            ("short", Some(second)),
-            ("as", Some(minute)),
-            ("long", Some(2 * minute)),
-        ];
-        assert_eq!(may_outlast(jobs, minute), ["none", "long"]);
-        assert!(may_outlast([("short", Some(second))], minute).is_empty());
-    }
-
-    #[test]
-    fn jobs_that_share_a_queue_share_its_settings() {
-        let queues = check([
-            Registered::of_function(run::<Letter>),
-            Registered::of_function(run::<Mail>),
-            Registered::of_function(run::<Plain>),
-        ])
-        .unwrap();
-        let seconds = |queue: &str| -> Vec<u64> {
-            queues[queue].waits.iter().map(Duration::as_secs).collect()
-        };
-        assert_eq!((seconds("status"), seconds("plain")), (vec![7, 30], vec![30]));
-        assert_eq!((queues["status"].concurrency, queues["plain"].concurrency), (3, 10));
-        assert_eq!(queues["status"].only_job, None);
-        assert_eq!(queues["plain"].only_job, Some("plain"));
-        assert_eq!(specs(&queues).len(), 2);
-    }
-}
+#[path = "registry_tests.rs"]
+mod tests;

@@ -49,7 +49,7 @@ impl Shared {
         runtime: Handle,
         has_solo: bool,
     ) -> Self {
-        let (stop, halt) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, halt) = (resources.shutdown.clone(), CancellationToken::new());
         Self {
             resources: Arc::new(resources),
             pool: OnceLock::new(),

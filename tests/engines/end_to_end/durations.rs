@@ -15,6 +15,7 @@ both_engines!(
     the_longest_durations_are_no_limit,
     waits_end_at_once_or_not_for_years,
     a_delay_that_cannot_be_waited_is_refused_or_kept,
+    a_timeout_is_a_duration_or_its_text,
 );
 
 const THIRTY_DAYS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -169,4 +170,23 @@ async fn a_delay_that_cannot_be_waited_is_refused_or_kept(store: Store) {
     assert_eq!(failed.await.reason(), FailedReason::Expired);
     assert!(heard.try_recv().is_err(), "it did not run");
     running.shutdown().await.unwrap();
+}
+
+async fn a_timeout_is_a_duration_or_its_text(store: Store) {
+    let builder = || Client::builder(&store.url).namespace(&store.namespace);
+    let client = builder().timeout("30").timeout("30s").connect().await.unwrap();
+    let pool = |timeout: &str| {
+        pool(&client, mpsc::unbounded_channel().0).shutdown_timeout(timeout).spawn()
+    };
+    soon("the pool's end", pool("1m 30s").await.unwrap().shutdown()).await.unwrap();
+    let client = builder().timeout("30").connect().await.map(drop);
+    let pool = pool("30").await.map(drop);
+    for (told, setting) in
+        [(client, "the timeout of the client"), (pool, "the shutdown timeout of the pool")]
+    {
+        let error = told.unwrap_err();
+        assert!(error.is_invalid(), "{error:?}");
+        let expected = format!("{setting}: `30` is not a valid duration: `30` has no unit");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
 }

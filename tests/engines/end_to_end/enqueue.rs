@@ -141,7 +141,18 @@ async fn names_are_checked(store: Store) {
         assert!(client.failed(queue).list(1).await.unwrap_err().is_invalid(), "{queue}");
         assert!(client.counts(queue).await.unwrap_err().is_invalid(), "{queue}");
     }
-    assert!(client.failed("no.such.queue").list(1).await.unwrap().is_empty());
+    let failed = client.failed("no.such.queue");
+    for told in [
+        failed.list(1).await.map(drop),
+        failed.show(JobId::new()).await.map(drop),
+        failed.retry(JobId::new()).await,
+        failed.retry_all().await.map(drop),
+        failed.purge().await.map(drop),
+    ] {
+        let error = told.unwrap_err();
+        assert!(error.is_not_found(), "{error:?}");
+        assert!(error.to_string().starts_with("queue `no.such.queue` does not exist; "), "{error}");
+    }
     assert_eq!(client.counts("no.such.queue").await.unwrap(), jobq::engine::Counts::new(0, 0, 0));
     let builder = Client::builder(&store.url).namespace("No Namespace");
     assert!(builder.connect().await.unwrap_err().is_invalid());

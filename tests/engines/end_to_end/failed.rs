@@ -44,7 +44,7 @@ pub(crate) async fn failed_jobs_are_kept_shown_retried_and_discarded(store: Stor
     for number in 0..4 {
         ids.push(test.enqueue([Step::Abort(format!("number {number}"))]).await);
     }
-    let failed = test.client.failed("scripted");
+    let failed = test.client.failed_of::<Scripted>();
     until("all to fail", || async { (failed.list(9).await.ok()?.len() == 4).then_some(()) }).await;
     assert_eq!(failed.show(ids[2]).await.unwrap().error(), "number 2");
     failed.discard(ids[2]).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, soon, until};
 use tokio::sync::mpsc;
 
 use super::nothing_is_left;
@@ -17,6 +17,7 @@ both_engines!(
     concurrency_holds_for_a_queue,
     a_shutdown_finishes_what_runs_and_hands_back_the_rest,
     the_end_of_the_shutdown_timeout_cancels_and_costs_no_attempt,
+    a_job_is_told_when_a_shutdown_begins,
     a_pool_that_cannot_run_does_not_start,
     a_closed_client_ends_its_pools,
 );
@@ -133,6 +134,31 @@ async fn the_end_of_the_shutdown_timeout_cancels_and_costs_no_attempt(store: Sto
         })
         .await;
     }
+}
+
+#[job(queue = "saved")]
+async fn saves(
+    ctx: JobContext,
+    told: State<mpsc::UnboundedSender<&'static str>>,
+) -> Result<(), BoxError> {
+    assert!(!ctx.is_shutting_down(), "nobody has stopped the pool");
+    told.send("began")?;
+    ctx.shutting_down().await;
+    assert!(ctx.is_shutting_down() && !ctx.is_cancelled(), "there is time left");
+    told.send("saved")?;
+    Ok(())
+}
+
+async fn a_job_is_told_when_a_shutdown_begins(store: Store) {
+    let client = store.client().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<&'static str>();
+    client.enqueue(Saves {}).await.unwrap();
+    let pool = WorkerPool::new(&client).state(tell).register::<Saves>();
+    let running = pool.shutdown_timeout(DEADLINE).spawn().await.unwrap();
+    assert_eq!(soon("the job", told.recv()).await, Some("began"));
+    soon("the shutdown", running.shutdown()).await.unwrap();
+    assert_eq!(soon("the job", told.recv()).await, Some("saved"));
+    nothing_is_left(&client, "saved").await;
 }
 
 async fn a_pool_that_cannot_run_does_not_start(store: Store) {

@@ -42,7 +42,10 @@ struct Decided {
 pub(in crate::sqlite) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
     let mut visiting = Visiting::new(visit);
     let of = name.clone();
-    let (mut ahead, extent) = inbox.read(move |store| begin(store, &of)).await?;
+    let Some((mut ahead, extent)) = inbox.read(move |store| begin(store, &of)).await? else {
+        visiting.missing();
+        return visiting.result();
+    };
     visiting.visited.extent = Some(extent);
     let mut is_enough = false;
     while ahead.after < ahead.last && !is_enough {
@@ -76,14 +79,14 @@ pub(in crate::sqlite) async fn visit(inbox: Inbox, name: String, visit: Visit) -
     visiting.result()
 }
 
-/// Nothing is ahead in a queue that is not declared.
-fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<(Ahead, Extent)> {
-    let queue = store.queue(name)?.unwrap_or(0);
+/// What is ahead in a queue that was declared.
+fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Option<(Ahead, Extent)>> {
+    let Some(queue) = store.queue(name)? else { return Ok(None) };
     let sql = "SELECT count(*), coalesce(max(seq), 0) FROM failed WHERE queue = ?1";
     let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?));
     let (jobs, last) = store.connection.prepare_cached(sql)?.query_row([queue], read)?;
     let extent = Extent::new(jobs.unsigned_abs()).up_to(number(last));
-    Ok((Ahead { queue, after: 0, last }, extent))
+    Ok(Some((Ahead { queue, after: 0, last }, extent)))
 }
 
 /// A row as the number of a failed job.

@@ -299,7 +299,7 @@ impl State {
     /// Asks about the failed jobs of a queue, oldest first, and settles them.
     pub(super) fn visit(&mut self, queue: &str, visiting: &mut Visiting) {
         let Some(found) = self.queues.get_mut(queue) else {
-            visiting.visited.complete = true;
+            visiting.missing();
             return;
         };
         visiting.visited.extent = Some(Extent::new(found.failed.len() as u64));

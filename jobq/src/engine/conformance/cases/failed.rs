@@ -194,21 +194,25 @@ pub async fn failed_jobs_are_discarded(bench: &Bench) {
     bench.counts("mail", 1, 0, 0).await;
 }
 
-/// Unknown ids, empty queues and undeclared queues have no failed jobs.
+/// Unknown ids and empty queues have no failed jobs. An undeclared queue is missing.
 pub async fn what_is_not_there_is_no_error(bench: &Bench) {
-    for declared in [false, true] {
-        if declared {
-            bench.declare("mail", &[]).await;
-        }
-        assert!(list(bench, 10).await.is_empty());
-        assert!(find(bench, JobId::new()).await.is_none());
-        for which in [Some(JobId::new()), None] {
-            assert_eq!(retry(bench, which).await, 0);
-            assert_eq!(discard(bench, which).await, 0);
-        }
+    let visit = async || {
         let visit = bench.admin().failed_visit("mail", Box::new(|_| Verdict::Discard));
         let visited = soon("a visit", visit).await.expect("visits");
         assert!(visited.complete && visited.seen == 0 && visited.settled.is_empty());
+        visited.is_missing
+    };
+    assert!(visit().await, "nobody has declared it");
+    let listing = bench.engine().failed_list("mail", 10);
+    let error = soon("an answer", listing).await.expect_err("no such queue");
+    assert!(error.is_not_found() && error.to_string().contains("`mail`"), "{error:?}");
+    bench.declare("mail", &[]).await;
+    assert!(!visit().await, "it is declared");
+    assert!(list(bench, 10).await.is_empty());
+    assert!(find(bench, JobId::new()).await.is_none());
+    for which in [Some(JobId::new()), None] {
+        assert_eq!(retry(bench, which).await, 0);
+        assert_eq!(discard(bench, which).await, 0);
     }
 }
 

@@ -65,7 +65,7 @@ impl Failed {
                 visit::run(&access, &mut visiting).await;
                 access.lock.release(self.broker.timeout(), queue).await;
             }
-            None => visiting.visited.complete = true,
+            None => visiting.missing(),
         }
         visiting.result()
     }
