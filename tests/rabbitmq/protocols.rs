@@ -76,9 +76,9 @@ async fn clients_of_other_protocols_enqueue_and_publish() {
     let pool = pool.register::<Greet>().register::<Welcome>().spawn().await.expect("it starts");
     let raw = Raw::connect(&node.url()).await;
     let (from, events) = ("amq.topic".into(), format!("{namespace}.events"));
-    let (options, none) = (ExchangeBindOptions::default(), FieldTable::default());
+    let (options, arguments) = (ExchangeBindOptions::default(), FieldTable::default());
     let key = "#.created".into();
-    raw.channel.exchange_bind(events.into(), from, key, options, none).await.expect("binds");
+    raw.channel.exchange_bind(events.into(), from, key, options, arguments).await.expect("binds");
 
     let is_old = node.ctl(&["version"]).await.trim().starts_with("3.");
     let table = [
@@ -100,13 +100,13 @@ async fn clients_of_other_protocols_enqueue_and_publish() {
                 let expected = (what, 7, "a@example.org".to_owned());
                 assert_eq!(ran.expect("the pool runs"), expected, "{protocol}");
             }
-            End::Fails(text) => {
+            End::Fails(reason) => {
                 let job = until("the failed job", async || {
                     failed.list(1).await.expect("lists").into_iter().next()
                 });
                 let job = job.await;
                 assert_eq!(job.reason(), FailedReason::UnreadablePayload, "{protocol}: {job:?}");
-                assert!(job.error().contains(text), "{protocol}: {}", job.error());
+                assert!(job.error().contains(reason), "{protocol}: {}", job.error());
                 failed.discard(job.id()).await.expect("it is discarded");
             }
         }
