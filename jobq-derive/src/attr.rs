@@ -156,14 +156,39 @@ fn is_payload_of_struct(tokens: &[proc_macro2::TokenTree], place: Place) -> bool
 fn unknown(key: &Ident, keys: &[&str]) -> String {
     let words: Vec<&str> = keys.iter().map(|example| entry::key_of(example)).collect();
     let word = key.unraw().to_string();
-    if ["cron", "schedule", "every"].contains(&word.as_str()) {
-        return format!(
-            "unknown key `{word}`: jobq has no recurring jobs; enqueue the job from a timer in \
-             your program, with `.at(..)` or `.delay(..)` to start it later"
-        );
+    if words.contains(&"retries")
+        && let Some(advice) = of_others(&word)
+    {
+        return format!("unknown key `{word}`: {advice}");
     }
     match words::nearest(&word, &words) {
         Some(nearest) => format!("unknown key `{word}`; did you mean `{nearest}`?"),
         None => format!("unknown key `{word}`; expected {}", words::list(&words)),
     }
+}
+
+/// What to do for a key that other job queues have.
+fn of_others(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "cron" | "schedule" | "every" => {
+            "jobq has no recurring jobs; enqueue the job from a timer in your program, with \
+             `.at(..)` or `.delay(..)` to start it later"
+        }
+        "priority" => {
+            "jobq has no priorities; give urgent jobs a queue of their own, for example `queue = \
+             \"urgent\"`, so that no other job is ahead of them"
+        }
+        "unique" => {
+            "jobq has no unique jobs; let the function look whether its work is done already, \
+             since a job may run twice in any case"
+        }
+        "max_attempts" | "attempts" => {
+            "write `retries`, the attempts after the first one: `retries = 2` for three attempts"
+        }
+        "backoff" => {
+            "write `delay`, the wait before each retry: `delay = \"30s\"`, `delay = [\"10s\", \
+             \"1m\"]` or `delay = exponential(\"10s\", max = \"1h\")`"
+        }
+        _ => return None,
+    })
 }

@@ -123,9 +123,12 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
 /// The first error about a type that cannot travel, which says more than serde's do.
 fn travels(field: &Field<'_>, private: &TokenStream) -> TokenStream {
     let ty = &field.argument.ty;
+    // A payload may be called so, too.
+    let bound =
+        if field.argument.ends_in("Client") { quote!(TravelsAsClient) } else { quote!(Travels) };
     quote_spanned! {ty.span()=>
         const _: fn() = || {
-            fn travels<T: #private::Travels>() {}
+            fn travels<T: #private::#bound>() {}
             travels::<#ty>();
         };
     }

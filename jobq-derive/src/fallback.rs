@@ -58,7 +58,8 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
 /// The name of the payload type, if there can be one beside the function.
 fn payload_name(job: &FunctionJob) -> Option<Ident> {
     // In an `impl`, no type can be declared.
-    let in_impl = job.arguments.receiver.is_some();
+    let in_impl =
+        job.arguments.receiver.is_some() || valid::self_type(&job.function.signature).is_some();
     let payload = job.payload.clone().filter(|_| !in_impl)?;
     let taken = job.arguments.all.iter().any(|argument| argument.is_called(&payload));
     (!taken).then_some(payload)

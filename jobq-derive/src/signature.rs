@@ -26,7 +26,7 @@ impl Parse for Function {
         let visibility = input.parse()?;
         let word = input.fork().parse().ok();
         let signature = input.parse().map_err(|_| no_function(&attributes, word))?;
-        match input.parse()? {
+        match block(input.parse()?) {
             TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
                 Ok(Self { attributes, visibility, signature, body })
             }
@@ -35,6 +35,16 @@ impl Parse for Function {
                 "`#[job]` goes on a function with a body: add one in `{ ... }`",
             )),
         }
+    }
+}
+
+/// The block itself, where a `macro_rules!` passed it as `$body:block`.
+fn block(token: TokenTree) -> TokenTree {
+    let TokenTree::Group(group) = &token else { return token };
+    let mut inner = group.stream().into_iter();
+    match (group.delimiter(), inner.next(), inner.next()) {
+        (Delimiter::None, Some(only), None) => block(only),
+        _ => token,
     }
 }
 
@@ -99,6 +109,12 @@ impl Argument {
             Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Some(&name.ident),
             _ => None,
         }
+    }
+
+    /// Whether the type is called so, with a path or without.
+    pub(crate) fn ends_in(&self, name: &str) -> bool {
+        matches!(&self.ty, Type::Path(path)
+            if path.path.segments.last().is_some_and(|last| last.ident == name))
     }
 
     /// Whether the type is called just so, without a path.

@@ -5,7 +5,10 @@ mod policy;
 mod subscriber;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Data, GenericParam, Generics, ReturnType, Signature, Type};
+use syn::{
+    Attribute, Data, GenericParam, Generics, Ident, ReturnType, Signature, Type, TypeParamBound,
+    TypeTraitObject,
+};
 
 use crate::mistakes::Mistakes;
 use crate::model::{FunctionJob, StructJob};
@@ -20,7 +23,9 @@ pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
     one_job_attribute(job, mistakes);
     plain_function(job, mistakes);
     no_receiver(job, mistakes);
+    no_self_type(job, mistakes);
     returns_something(job, mistakes);
+    error_can_be_sent(job, mistakes);
     let mut borrows = false;
     for argument in &job.arguments.all {
         has_a_name(argument, mistakes);
@@ -95,6 +100,33 @@ fn no_receiver(job: &FunctionJob, mistakes: &mut Mistakes) {
     );
 }
 
+// fn save(post: Self) in an `impl`. Without the word, the macro cannot see where it is.
+fn no_self_type(job: &FunctionJob, mistakes: &mut Mistakes) {
+    if job.arguments.receiver.is_none() {
+        mistakes.at_each(
+            self_type(&job.function.signature),
+            "a job is a free function: move it out of the `impl` and write the name of the type",
+        );
+    }
+}
+
+/// The first `Self` of a signature, which only a function in an `impl` can have.
+pub(crate) fn self_type(signature: &Signature) -> Option<&Ident> {
+    struct SelfType<'s>(Option<&'s Ident>);
+
+    impl<'s> Visit<'s> for SelfType<'s> {
+        fn visit_ident(&mut self, ident: &'s Ident) {
+            if ident == "Self" {
+                self.0.get_or_insert(ident);
+            }
+        }
+    }
+
+    let mut found = SelfType(None);
+    found.visit_signature(signature);
+    found.0
+}
+
 // async fn cleanup() { }
 fn returns_something(job: &FunctionJob, mistakes: &mut Mistakes) {
     if matches!(job.function.signature.output, ReturnType::Default) {
@@ -102,6 +134,46 @@ fn returns_something(job: &FunctionJob, mistakes: &mut Mistakes) {
             &job.function.signature.ident,
             "a job must return a `Result`, for example `-> Result<(), jobq::BoxError>`",
         );
+    }
+}
+
+// async fn cleanup() -> Result<(), Box<dyn Error>>
+fn error_can_be_sent(job: &FunctionJob, mistakes: &mut Mistakes) {
+    let ReturnType::Type(_, returned) = &job.function.signature.output else { return };
+    for boxed in Unsent::in_type(returned) {
+        mistakes.at(
+            boxed,
+            "the error of a job goes to another thread: write `jobq::BoxError`, or add `Send + \
+             Sync` to the `dyn Error`",
+        );
+    }
+}
+
+/// The `dyn Error` in a type that are not `Send` and `Sync`.
+struct Unsent<'t>(Vec<&'t TypeTraitObject>);
+
+impl<'t> Unsent<'t> {
+    fn in_type(ty: &'t Type) -> Vec<&'t TypeTraitObject> {
+        let mut found = Self(Vec::new());
+        found.visit_type(ty);
+        found.0
+    }
+}
+
+impl<'t> Visit<'t> for Unsent<'t> {
+    fn visit_type_trait_object(&mut self, object: &'t TypeTraitObject) {
+        let has = |name: &str| {
+            object.bounds.iter().any(|bound| match bound {
+                TypeParamBound::Trait(bound) => {
+                    bound.path.segments.last().is_some_and(|last| last.ident == name)
+                }
+                _ => false,
+            })
+        };
+        if has("Error") && !(has("Send") && has("Sync")) {
+            self.0.push(object);
+        }
+        visit::visit_type_trait_object(self, object);
     }
 }
 

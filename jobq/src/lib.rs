@@ -131,7 +131,7 @@ pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
-    Outgoing, Publish, PublishFuture, doctor,
+    IntoTopic, Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
 pub use engine::Migrated;
@@ -214,6 +214,6 @@ pub mod __private {
 
     pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
     pub use crate::worker::{
-        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels,
+        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsAsClient,
     };
 }

@@ -64,7 +64,7 @@ pub use layer::Next;
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use registry::Registered;
-pub use run::{Call, Run, Travels};
+pub use run::{Call, Run, Travels, TravelsAsClient};
 pub use running::RunningPool;
 pub use signal::shutdown_signal;
 pub use state::State;

@@ -48,6 +48,18 @@ pub trait Travels {}
 #[diagnostic::do_not_recommend]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> Travels for T {}
 
+/// [`Travels`], with another error: of an argument whose type is called `Client`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument that the client sends",
+    label = "take `ctx: JobContext` and call `ctx.client()`",
+    note = "a payload of your own with this name needs \
+            `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait TravelsAsClient {}
+
+#[diagnostic::do_not_recommend]
+impl<T: serde::Serialize + serde::de::DeserializeOwned> TravelsAsClient for T {}
+
 /// A job function with all its arguments, ready to run.
 pub struct Call(Kind);
 

@@ -15,6 +15,11 @@ async fn concurrency_zero() -> Result<(), BoxError> {
     Ok(())
 }
 
+#[job(backoff = "10s")]
+async fn backoff() -> Result<(), BoxError> {
+    Ok(())
+}
+
 #[job(crate = "my jobq")]
 async fn crate_no_path() -> Result<(), BoxError> {
     Ok(())
@@ -46,6 +51,11 @@ async fn key_without_value() -> Result<(), BoxError> {
     Ok(())
 }
 
+#[job(max_attempts = 3)]
+async fn max_attempts() -> Result<(), BoxError> {
+    Ok(())
+}
+
 #[job(retires = 3)]
 async fn misspelt_key() -> Result<(), BoxError> {
     Ok(())
@@ -73,6 +83,11 @@ async fn payload_no_text() -> Result<(), BoxError> {
 
 #[job(payload = "welcome mail")]
 async fn payload_no_type_name() -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[job(priority = 3)]
+async fn priority() -> Result<(), BoxError> {
     Ok(())
 }
 
@@ -116,12 +131,17 @@ async fn two_commas() -> Result<(), BoxError> {
     Ok(())
 }
 
+#[job(unique)]
+async fn unique() -> Result<(), BoxError> {
+    Ok(())
+}
+
 #[job(retries = 3, unchecked = true)]
 async fn unchecked_with_value() -> Result<(), BoxError> {
     Ok(())
 }
 
-#[job(priority = 3)]
+#[job(store = 3)]
 async fn unknown_key() -> Result<(), BoxError> {
     Ok(())
 }

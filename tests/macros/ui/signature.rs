@@ -1,6 +1,17 @@
 use jobq::{BoxError, job};
 
 #[job]
+async fn boxed_error(value: String) -> Result<(), Box<dyn std::error::Error>> {
+    Err(value.into())
+}
+
+#[job]
+fn boxed_error_not_sync(value: String) -> Result<(), Box<dyn std::error::Error + Send>> {
+    drop(value);
+    Ok(())
+}
+
+#[job]
 async fn cfg_on_argument(#[cfg(unix)] mode: u32, value: u32) -> Result<(), BoxError> {
     Err((mode + value).to_string().into())
 }
@@ -89,6 +100,13 @@ impl Post {
     }
 }
 
+impl Post {
+    #[job]
+    async fn self_as_type(user_id: u64) -> Result<Self, BoxError> {
+        Err(user_id.to_string().into())
+    }
+}
+
 #[job]
 async fn serde_on_context(#[serde(skip)] ctx: jobq::JobContext) -> Result<(), BoxError> {
     Err(ctx.queue().into())
@@ -124,4 +142,5 @@ where
 
 fn main() {
     drop(Post.receiver(7));
+    drop(Post::self_as_type(7));
 }
