@@ -167,3 +167,17 @@ fn anchors_are_those_of_github() {
     let expected = ["the-x-death-header-again", "why", "why-1"].map(str::to_owned);
     assert_eq!(anchors(page), BTreeSet::from(expected));
 }
+
+#[test]
+fn the_page_on_traces_names_the_versions_that_are_tested() {
+    let (page, manifest) = (text("docs/tracing.md"), text("Cargo.toml"));
+    for name in ["opentelemetry", "opentelemetry_sdk", "tracing-opentelemetry"] {
+        let after = |text: &str, prefix: String| -> String {
+            let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+            line.and_then(|line| line.split('"').next()).expect("a version").to_owned()
+        };
+        let told = after(&page, format!("{name} = \""));
+        let tested = after(&manifest, format!("{name} = {{ version = \""));
+        assert!(tested.starts_with(&format!("{told}.")), "{name}: {told}, {tested}");
+    }
+}
