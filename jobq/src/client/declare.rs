@@ -58,6 +58,15 @@ impl Client {
     /// [`enqueue`](Self::enqueue) does it, too; call this to do it when a program is deployed or
     /// started.
     ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job(on = "user.*")] async fn welcome(user: serde_json::Value) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn deploy(client: Client) -> jobq::Result<()> {
+    /// client.declare::<Welcome>().await?; // from here on it gets events
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// An invalid name; an engine that cannot be reached or refuses;
