@@ -156,7 +156,9 @@ fn is_payload_of_struct(tokens: &[proc_macro2::TokenTree], place: Place) -> bool
 fn unknown(key: &Ident, keys: &[&str]) -> String {
     let words: Vec<&str> = keys.iter().map(|example| entry::key_of(example)).collect();
     let word = key.unraw().to_string();
-    if let Some(advice) = of_others(&word) {
+    if words.contains(&"retries")
+        && let Some(advice) = of_others(&word)
+    {
         return format!("unknown key `{word}`: {advice}");
     }
     match words::nearest(&word, &words) {

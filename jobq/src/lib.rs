@@ -131,7 +131,7 @@ pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
-    Outgoing, Publish, PublishFuture, doctor,
+    IntoTopic, Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
 pub use engine::Migrated;

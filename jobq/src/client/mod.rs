@@ -27,7 +27,7 @@ pub use enqueue::{Enqueue, EnqueueFuture};
 pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
 pub use enqueue_named::{EnqueueNamed, EnqueueNamedFuture};
 pub use outgoing::Outgoing;
-pub use publish::{Publish, PublishFuture};
+pub use publish::{IntoTopic, Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 
 use self::declare::{Declared, JobKind};
@@ -293,7 +293,7 @@ impl Client {
     /// [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the event may have
     /// been published nevertheless.
     #[track_caller]
-    pub fn publish<E: Serialize + ?Sized>(&self, topic: impl Into<String>, event: &E) -> Publish {
+    pub fn publish<E: Serialize + ?Sized>(&self, topic: impl IntoTopic, event: &E) -> Publish {
         Publish::new(self.clone(), topic.into(), event)
     }
 

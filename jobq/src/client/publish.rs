@@ -16,6 +16,17 @@ use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, Payload, check_topic};
 use crate::period::IntoPeriod;
 
+/// The topic of [`Client::publish`]: any text, such as a `&str` or a `String`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a topic",
+    label = "expected a topic, such as `\"user.created\"`",
+    note = "`client.publish_event(&event)` publishes an event under the topic of its type"
+)]
+pub trait IntoTopic: Into<String> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<String>> IntoTopic for T {}
+
 /// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
 /// made from the event.
 #[derive(Debug)]
