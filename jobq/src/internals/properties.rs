@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
+use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId, codec};
 use crate::period;
 use crate::worker::{Attempt, JobContext, Registered, Resources, States};
 use crate::{rabbitmq, sqlite};
@@ -95,7 +95,7 @@ pub fn payload(data: &[u8]) {
     let shutdown = CancellationToken::new();
     let resources = Arc::new(Resources { client, states: States::default(), shutdown });
     let attempt = Attempt::new(&resources, Arc::new(envelope.clone()), Letter::NAME, (1, 4));
-    let read = serde_json::from_slice::<Letter>(data);
+    let read = codec::decode::<Letter>(data);
     match (run.start.get()(&attempt, &Arc::default()), read) {
         (Ok(_), Ok(letter)) => {
             let written = serde_json::to_vec(&letter).expect("what was read can be written");
