@@ -68,6 +68,14 @@ impl FailedJobs {
 
     /// The failed job with this id; the oldest, if several have it.
     ///
+    /// ```
+    /// # async fn example(client: jobq::Client, id: jobq::JobId) -> jobq::Result<()> {
+    /// let job = client.failed("send_welcome").show(id).await?;
+    /// println!("{} after {} attempts: {}", job.name(), job.attempts(), job.error());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is none; otherwise as
@@ -80,6 +88,13 @@ impl FailedJobs {
 
     /// Retries the failed job with this id: it returns to its queue, with fresh attempts and
     /// without its expiry.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client, id: jobq::JobId) -> jobq::Result<()> {
+    /// client.failed("send_welcome").by("ann").retry(id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -102,6 +117,13 @@ impl FailedJobs {
     }
 
     /// Deletes the failed job with this id.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client, id: jobq::JobId) -> jobq::Result<()> {
+    /// client.failed("send_welcome").discard(id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -181,6 +203,17 @@ impl FailedJobs {
     /// The failed jobs that match, in groups of like errors, the largest first. A queue that does not
     /// exist has none.
     ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// use jobq::admin::Filter;
+    ///
+    /// for group in client.failed("send_welcome").groups(&Filter::new()).await?.groups {
+    ///     println!("{} times: {}", group.count, group.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`list`](Self::list).
@@ -197,11 +230,32 @@ impl FailedJobs {
 
     /// Retries all failed jobs that match, as [`retry`](Self::retry) does. Each keeps the id of
     /// the operation, so that it is not taken again if it fails meanwhile.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// use jobq::admin::Filter;
+    ///
+    /// let busy = Filter::new().error("the service is busy");
+    /// let done = client.failed("send_welcome").retry_where(busy).await?;
+    /// println!("{} retried", done.settled);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn retry_where(&self, filter: Filter) -> Operation {
         self.operation(filter, Action::Retry)
     }
 
     /// Deletes all failed jobs that match.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// use jobq::admin::Filter;
+    ///
+    /// let old = Filter::new().job("send_newsletter");
+    /// client.failed("mail").discard_where(old).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn discard_where(&self, filter: Filter) -> Operation {
         self.operation(filter, Action::Discard)
     }

@@ -51,6 +51,13 @@ impl Client {
     }
 
     /// The administration of queues and pools.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// client.admin().pause("send_welcome", "the mail server moves").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn admin(&self) -> Admin {
         Admin::new(Arc::clone(self.engine()))
@@ -146,6 +153,15 @@ impl Client {
     /// five seconds old. Two kinds of jobs are not seen: jobs in flight in a pool that is shutting down, and jobs in the delay levels, which
     /// become failed jobs of `orphan` when their wait is over. A tier for a wait of an earlier
     /// version of the job's `delay` remains, empty.
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job(on = "user.*")] async fn welcome(user: serde_json::Value) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// client.delete_subscriber::<Welcome>().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -62,6 +62,13 @@ impl ClientBuilder {
 
     /// Sets the namespace, which separates the queues of this client from others on the same broker
     /// or file: `[a-z0-9_-]{1,32}`. Defaults to `jobq`.
+    ///
+    /// ```
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::Client::builder("amqp://localhost").namespace("shop").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = namespace.into();
         self
@@ -79,6 +86,13 @@ impl ClientBuilder {
     /// [`FailedJob::enqueued_by`](crate::FailedJob::enqueued_by), on RabbitMQ the property
     /// `app_id`): 1 to 60 characters without control characters. Defaults to the name of the
     /// executable.
+    ///
+    /// ```
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::Client::builder("amqp://localhost").program("shop-web").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = name.into();
         self
@@ -154,6 +168,13 @@ impl ClientBuilder {
     /// file, before it fails with a [timeout](crate::ErrorKind::Timeout): a `Duration`, or its text,
     /// such as `"10s"`. Declaring many queues may take longer, as long as the broker answers.
     /// Defaults to 30 seconds. More than 24 days count as 24 days.
+    ///
+    /// ```
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::Client::builder("amqp://localhost").timeout("5s").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn timeout(mut self, timeout: impl IntoPeriod) -> Self {
         let read = timeout.into_period().map(|timeout| self.options.timeout = timeout);
         self.unread_timeout = read.err();
@@ -238,6 +259,13 @@ impl ClientBuilder {
     ///
     /// A file whose clock is that of another time namespace (Linux), which is refused otherwise, gets
     /// the clock of this process, if no process has it open.
+    ///
+    /// ```
+    /// # async fn example() -> jobq::Result<()> {
+    /// jobq::Client::builder("sqlite://jobs.db").migrate().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -81,6 +81,13 @@ impl Client {
     /// declares those that its wait needs, which takes a second or two. A namespace needs it once;
     /// calling it again changes nothing. On SQLite it does nothing.
     ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// client.declare_delays().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`declare`](Self::declare).

@@ -191,6 +191,15 @@ impl WorkerPool {
     /// at most a second's work and at most 256 jobs. Large payloads lower that to as many jobs as
     /// fit into 64 MiB if all are as large as the largest recent one. Large jobs that follow small
     /// ones may exceed that once, by as many as the pool took before.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let pool = WorkerPool::new(&client).register::<Mail>().concurrency(50);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency;
         self

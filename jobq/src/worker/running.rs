@@ -150,6 +150,14 @@ impl RunningPool {
     /// Waits until the pool has ended: after a shutdown, or because none of its queues
     /// can be consumed any more.
     ///
+    /// ```
+    /// # async fn example(running: jobq::RunningPool) {
+    /// if let Err(error) = running.wait().await {
+    ///     eprintln!("no more jobs are taken: {error}");
+    /// }
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// The reason why a queue could not be consumed any more. The pool logs the error at once and
@@ -174,6 +182,13 @@ impl RunningPool {
     /// Begins the [shutdown](Self::shutdown) and returns at once: for the shutdown hook of a web
     /// server, which has only a shared reference to the pool. [`wait`](Self::wait) returns when it
     /// has ended.
+    ///
+    /// ```
+    /// # async fn example(running: jobq::RunningPool) -> jobq::Result<()> {
+    /// running.stop();
+    /// running.wait().await
+    /// # }
+    /// ```
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
