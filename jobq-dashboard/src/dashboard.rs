@@ -100,11 +100,11 @@ impl Dashboard {
     /// Hides values of payloads. A pattern is the path to a value, its keys separated by dots, with
     /// `*` for one key or index and `**` for any number of them. A single name hides the value
     /// under this key at any depth. Case makes no difference. A key with dots is JSON in brackets:
-    /// `["card.number"]`, or `payment["card.number"]`. A pattern whose brackets cannot be read hides all
-    /// values.
+    /// `["card.number"]`, or `payment["card.number"]`. A pattern whose brackets cannot be read
+    /// hides all values.
     ///
-    /// Error texts and headers are shown as they are: the error of a payload that cannot be read quotes
-    /// the value that does not fit.
+    /// Error texts and headers are shown as they are: the error of a payload that cannot be read
+    /// quotes the value that does not fit.
     pub fn redact<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         self.privacy.redact(patterns.into_iter().map(Into::into));
         self
@@ -140,9 +140,9 @@ impl Dashboard {
         self
     }
 
-    /// Ends the streams of open pages when this future completes: the one that also ends the server. A
-    /// server that shuts down gracefully waits for its answers, and a stream lasts up to 20 s
-    /// otherwise. Streams end as well when the client is [closed](Client::close).
+    /// Ends the streams of open pages when this future completes: the one that also ends the
+    /// server. A server that shuts down gracefully waits for its answers, and a stream lasts up to
+    /// 20 s otherwise. Streams end as well when the client is [closed](Client::close).
     ///
     /// ```
     /// # use axum::Router;

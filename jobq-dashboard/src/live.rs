@@ -20,8 +20,8 @@ use crate::pages::{Page, layout};
 use crate::problem::Problem;
 use crate::request::{Answer, Request};
 
-/// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended ends
-/// it, and a server that shuts down without telling the dashboard does not wait for long.
+/// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended
+/// ends it, and a server that shuts down without telling the dashboard does not wait for long.
 const LASTS: Duration = Duration::from_secs(20);
 /// The most contents that are kept, and the most bytes of them: each search has a content of its own.
 const MOST: usize = 256;

@@ -93,8 +93,9 @@ pub(crate) fn is_poison(starts: u32) -> bool {
 /// Whether the job has expired.
 ///
 /// A job has its expiry in its envelope. An event has one only if its publisher set it; otherwise
-/// the policy of the subscriber applies, from the arrival of the event, which one with a delay states.
-/// Engines keep the arrival to the second, so the expiry counts from the end of that second.
+/// the policy of the subscriber applies, from the arrival of the event, which one with a delay
+/// states. Engines keep the arrival to the second, so the expiry counts from the end of that
+/// second.
 pub(crate) fn is_expired(
     options: &JobOptions,
     job: &Envelope,

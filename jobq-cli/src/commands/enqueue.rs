@@ -13,8 +13,8 @@ use crate::output::Output;
 
 /// Enqueue a job
 ///
-/// Declares the queue if it does not exist. Prints the id of the job, and a note if no pool works on
-/// the queue.
+/// Declares the queue if it does not exist. Prints the id of the job, and a note if no pool works
+/// on the queue.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the job

@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     /// Reason, visible to others, of at most 500 characters
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
-    /// Also pause a queue that does not exist yet: pools that consume it later take none of its jobs
+    /// Also pause a queue that does not exist yet: pools that consume it later take none of its
+    /// jobs
     #[arg(long)]
     in_advance: bool,
 }

@@ -25,8 +25,9 @@ const LARGE_OFFSET: u64 = 1_000;
 /// SLOTS shows the number of running attempts and the maximum at once. Lost slots are functions
 /// that did not end at their timeout or cancellation; jobs taken `ahead` wait for a slot of the
 /// pool. Below its queue, each running attempt has a line: the job, its id, the attempt, its run
-/// time and its timeout. `slot lost` marks attempts that hold lost slots. `clock` shows how far the clock of a pool is ahead of the
-/// clock of this machine, if the difference is more than the round trip explains.
+/// time and its timeout. `slot lost` marks attempts that hold lost slots. `clock` shows how far the
+/// clock of a pool is ahead of the clock of this machine, if the difference is more than the round
+/// trip explains.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -101,8 +102,8 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// The rows of a pool: one for each queue, and below it one for each job that runs. What a row above
-/// says already is left out.
+/// The rows of a pool: one for each queue, and below it one for each job that runs. What a row
+/// above says already is left out.
 pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut of_pool = Some([

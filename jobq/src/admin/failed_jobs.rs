@@ -58,9 +58,9 @@ impl FailedJobs {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the queue does not exist, since nothing has declared
-    /// it; on RabbitMQ, for up to a minute after another client declared it. An invalid queue name; an
-    /// engine that cannot be reached or refuses.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the queue does not exist, since nothing has
+    /// declared it; on RabbitMQ, for up to a minute after another client declared it. An invalid
+    /// queue name; an engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
         background::call(visits::list(self.administration()?, &self.queue, limit)).await
@@ -162,8 +162,8 @@ impl FailedJobs {
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
-    /// most `limit`, and at most 64 MiB of payloads unless it has one job alone. With a limit of 0 it
-    /// only counts them. A queue that does not exist has none.
+    /// most `limit`, and at most 64 MiB of payloads unless it has one job alone. With a limit of 0
+    /// it only counts them. A queue that does not exist has none.
     ///
     /// ```
     /// use jobq::admin::Filter;
@@ -200,8 +200,8 @@ impl FailedJobs {
         Ok(paging.page(visited.complete, as_of))
     }
 
-    /// The failed jobs that match, in groups of like errors, the largest first. A queue that does not
-    /// exist has none.
+    /// The failed jobs that match, in groups of like errors, the largest first. A queue that does
+    /// not exist has none.
     ///
     /// ```
     /// # async fn example(client: jobq::Client) -> jobq::Result<()> {

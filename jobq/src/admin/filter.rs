@@ -74,8 +74,8 @@ impl Filter {
         self.job(group.job.clone()).reason(group.reason)
     }
 
-    /// Jobs whose error has this [pattern](Group::error). Spaces around it, and what stands there for
-    /// spaces, make no difference.
+    /// Jobs whose error has this [pattern](Group::error). Spaces around it, and what stands there
+    /// for spaces, make no difference.
     #[must_use]
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.pattern = Some(plain(&pattern.into()));

@@ -26,8 +26,9 @@ pub struct Group {
     /// The reason.
     pub reason: FailedReason,
     /// The first line of their errors, at most 200 characters, with `#` for what differs from job
-    /// to job: UUIDs, times, addresses with a port, hexadecimal words and numbers. Control characters
-    /// are spaces, and no spaces are around it, so that it can be copied from where it is shown.
+    /// to job: UUIDs, times, addresses with a port, hexadecimal words and numbers. Control
+    /// characters are spaces, and no spaces are around it, so that it can be copied from where it
+    /// is shown.
     pub error: String,
     /// How many jobs there are.
     pub count: u64,

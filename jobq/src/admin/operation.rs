@@ -72,10 +72,9 @@ impl Operation {
     /// have completed. If one of them fails, or none is heard of for the
     /// [patience](Self::canary_patience), the operation ends, and the rest stays failed.
     ///
-    /// The pools of the queue tell the outcomes; at least one must answer, and the queue must not be
-    /// paused. An error, a panic, a
-    /// timeout and `retry_in` are failures. A pool that ends right after such a job may take its
-    /// outcome along.
+    /// The pools of the queue tell the outcomes; at least one must answer, and the queue must not
+    /// be paused. An error, a panic, a timeout and `retry_in` are failures. A pool that ends right
+    /// after such a job may take its outcome along.
     pub fn canary(mut self, jobs: u32) -> Self {
         self.plan.canary = Some(jobs);
         self
@@ -172,7 +171,8 @@ impl Running {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if a canary was asked for and no pool
     /// answers; [`Conflict`](crate::ErrorKind::Conflict) if one was asked for and the queue is
     /// paused, or if somebody else looks at the failed jobs for longer than the timeout; an engine
-    /// that cannot be reached or refuses. Nothing was changed then. An error after that is [`End::Lost`](super::End::Lost).
+    /// that cannot be reached or refuses. Nothing was changed then. An error after that is
+    /// [`End::Lost`](super::End::Lost).
     pub async fn finish(mut self) -> Result<Done> {
         let Some(task) = self.task.take() else { return Err(closed()) };
         // Dropping this future cancels the operation.

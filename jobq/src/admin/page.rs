@@ -17,7 +17,8 @@ use crate::job::{FailedJob, JobId, from_millis, rfc3339, to_millis};
 pub struct Page<T> {
     /// The jobs.
     pub jobs: Vec<T>,
-    /// Where the next page begins. `None` if this is the last, or has no jobs because the limit is 0.
+    /// Where the next page begins. `None` if this is the last, or has no jobs because the limit is
+    /// 0.
     pub next: Option<Cursor>,
     /// How many jobs match on this page and all further ones.
     pub matching: u64,

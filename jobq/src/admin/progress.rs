@@ -19,11 +19,11 @@ pub(super) enum Action {
 pub struct Progress {
     /// Its current step.
     pub phase: Phase,
-    /// Jobs that its present pass has looked at, whether they match or not. Told every thousand jobs
-    /// and at the end of the pass. A job that stays is looked at again by the next pass.
+    /// Jobs that its present pass has looked at, whether they match or not. Told every thousand
+    /// jobs and at the end of the pass. A job that stays is looked at again by the next pass.
     pub examined: u64,
-    /// Jobs that matched when they were looked at, in all passes. How many there will be is known at
-    /// the end alone.
+    /// Jobs that matched when they were looked at, in all passes. How many there will be is known
+    /// at the end alone.
     pub matched: u64,
     /// Jobs that were retried or discarded.
     pub settled: u64,

@@ -165,8 +165,8 @@ impl ClientBuilder {
     }
 
     /// Sets how long a call waits for the broker's answer, or for other processes to unlock the
-    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout): a `Duration`, or its text,
-    /// such as `"10s"`. Declaring many queues may take longer, as long as the broker answers.
+    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout): a `Duration`, or its
+    /// text, such as `"10s"`. Declaring many queues may take longer, as long as the broker answers.
     /// Defaults to 30 seconds. More than 24 days count as 24 days.
     ///
     /// ```
@@ -218,8 +218,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// As [`Client::connect`]; an invalid namespace, name of the program or URL of the management
-    /// API; a timeout of zero, or one that is no duration; certificates that cannot be read, or for a URL that does not use
-    /// them.
+    /// API; a timeout of zero, or one that is no duration; certificates that cannot be read, or for
+    /// a URL that does not use them.
     pub async fn connect(self) -> Result<Client> {
         self.open().await
     }

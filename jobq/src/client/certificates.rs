@@ -31,8 +31,8 @@ impl ClientBuilder {
         self
     }
 
-    /// [`root_certificate`](Self::root_certificate) from a file, which each connection reads anew: when
-    /// the file was replaced, the next reconnection trusts the new CAs.
+    /// [`root_certificate`](Self::root_certificate) from a file, which each connection reads anew:
+    /// when the file was replaced, the next reconnection trusts the new CAs.
     pub fn root_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.certificates.roots.push(Pem::file(path));
         self
@@ -43,8 +43,8 @@ impl ClientBuilder {
     /// PKCS#1 or SEC1, not encrypted; both are PEM texts. The user is still that of the URL.
     ///
     /// Reconnections use the same certificate; for one that is renewed, name its files by
-    /// [`client_certificate_files`](Self::client_certificate_files). For a URL other than `amqps://`,
-    /// connecting fails.
+    /// [`client_certificate_files`](Self::client_certificate_files). For a URL other than
+    /// `amqps://`, connecting fails.
     pub fn client_certificate(
         mut self,
         chain: impl Into<Vec<u8>>,
@@ -71,9 +71,9 @@ impl ClientBuilder {
     /// # }
     /// ```
     ///
-    /// Replace a file by renaming a new one, so that no connection reads half of it. While a file cannot
-    /// be read or the key is not that of the certificate, there is no connection, and the errors of calls
-    /// name the file; jobq goes on trying.
+    /// Replace a file by renaming a new one, so that no connection reads half of it. While a file
+    /// cannot be read or the key is not that of the certificate, there is no connection, and the
+    /// errors of calls name the file; jobq goes on trying.
     pub fn client_certificate_files(
         mut self,
         chain: impl Into<PathBuf>,

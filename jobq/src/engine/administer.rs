@@ -53,9 +53,9 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses, before a job was settled;
     /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
-    /// than the timeout. A queue that does not exist is [missing](Visited::is_missing), and no error.
-    /// An error after that is in [`Visited::end`]: each job that was to be retried is then in its queue or still failed, or
-    /// both after a lost connection.
+    /// than the timeout. A queue that does not exist is [missing](Visited::is_missing), and no
+    /// error. An error after that is in [`Visited::end`]: each job that was to be retried is then
+    /// in its queue or still failed, or both after a lost connection.
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited>;
 
     /// The queues that the engine knows of. One that cannot list all of them goes on to name a queue

@@ -252,7 +252,8 @@ impl JobContext {
         self.shutdown.cancelled().await;
     }
 
-    /// Whether the [shutdown](Self::shutting_down) of the pool has begun, for the loop of a plain `fn`.
+    /// Whether the [shutdown](Self::shutting_down) of the pool has begun, for the loop of a plain
+    /// `fn`.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutdown.is_cancelled()

@@ -352,9 +352,9 @@ impl WorkerPool {
     /// # Errors
     ///
     /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a missing state,
-    /// an invalid name, a shutdown timeout that is no duration; an engine that cannot be reached or refuses;
-    /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has a
-    /// queue's name, or if a policy loses or stalls its jobs (which only the [management
+    /// an invalid name, a shutdown timeout that is no duration; an engine that cannot be reached or
+    /// refuses; [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq
+    /// has a queue's name, or if a policy loses or stalls its jobs (which only the [management
     /// API](crate::ClientBuilder::management) shows); [`Invalid`](crate::ErrorKind::Invalid)
     /// outside of a tokio runtime.
     pub async fn spawn(self) -> Result<RunningPool> {

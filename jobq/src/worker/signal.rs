@@ -1,12 +1,13 @@
 use crate::background;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Returns a future that ends when the program gets SIGINT, SIGTERM or SIGHUP, or Ctrl-C where there
-/// are no signals: for the graceful shutdown of a web server, or for
+/// Returns a future that ends when the program gets SIGINT, SIGTERM or SIGHUP, or Ctrl-C where
+/// there are no signals: for the graceful shutdown of a web server, or for
 /// [`WorkerPool::run_until`](crate::WorkerPool::run_until).
 ///
 /// From this call on, these signals do not end the process. A signal between the call and the first
-/// poll ends the future. On Linux a SIGHUP that the process ignores, as under `nohup`, stays ignored.
+/// poll ends the future. On Linux a SIGHUP that the process ignores, as under `nohup`, stays
+/// ignored.
 ///
 /// [`WorkerPool::run`](crate::WorkerPool::run) waits for the same signals.
 ///

@@ -33,8 +33,8 @@ const SOLO: &str = "jobq-solo";
 const START: &str = "jobq-solo-start";
 /// When the wait is over with which the message was published last.
 const WAIT_UNTIL: &str = "jobq-wait-until";
-/// When the job was enqueued, in milliseconds since 1970. Only messages that were published again have
-/// it: a broker may overwrite the `timestamp` of each publish.
+/// When the job was enqueued, in milliseconds since 1970. Only messages that were published again
+/// have it: a broker may overwrite the `timestamp` of each publish.
 const ENQUEUED_AT: &str = "jobq-enqueued-at";
 const EXPIRES_AT: &str = "jobq-expires-at";
 const ERROR: &str = "jobq-error";
