@@ -153,7 +153,10 @@ fn of_bodies(rows: &mut Rows) {
     rows.body("a number too large", "{\"number\":1e99}", unreadable("expected u32"));
     rows.body("no UTF-8", *b"{\"number\":1,\"padding\":\"\xff\xfe\"}", unreadable("unicode"));
     rows.body("bytes", *b"\x00\xff\xfe\x80", unreadable("expected value"));
-    rows.body("lists in lists", "[".repeat(100_000), unreadable("invalid type: sequence"));
+    let fields = "expected an object with the fields `number`, `padding`";
+    rows.body("lists in lists", "[".repeat(100_000), unreadable(fields));
+    rows.body("an array", "[1, \"x\"]", unreadable(fields));
+    rows.body("a byte order mark", *b"\xef\xbb\xbf{\"number\":1}", unreadable("byte order mark"));
     rows.body("half of it", "{\"number\":", unreadable("EOF"));
 }
 
@@ -165,6 +168,8 @@ fn of_names(rows: &mut Rows) {
         let end = End::Fails(FailedReason::UnknownJob, "");
         rows.add(format!("the name {name:?}"), properties, end);
     }
+    let encoded = End::Fails(FailedReason::UnreadablePayload, "one `data` section");
+    rows.add("a value of AMQP 1.0", plain().with_type("amqp-1.0".into()), encoded);
     // Two jobs are in the queue, and it does not say which.
     let nameless = BasicProperties::default()
         .with_headers(headers([("jobq-attempts", AMQPValue::LongInt(20))]));
