@@ -15,7 +15,7 @@ mod options;
 mod outcome;
 mod program;
 pub(crate) mod rfc3339;
-#[cfg(any(feature = "sqlite", feature = "testing"))]
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) mod topic;
 
 use jobq_names::name;

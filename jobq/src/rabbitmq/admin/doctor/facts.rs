@@ -80,7 +80,6 @@ pub(crate) enum Publishing {
 
 /// The facts from the management API, or why it does not show them.
 #[derive(Debug)]
-#[cfg_attr(not(any(feature = "management", test)), expect(dead_code, reason = "it is not asked"))]
 pub(crate) struct Management {
     /// The queues of the namespace.
     pub(crate) queues: Result<Vec<Queue>, String>,
