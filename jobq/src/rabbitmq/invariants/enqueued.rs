@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{QUEUE, SHORT, check_sent, names};
 use crate::job::{
     Envelope, EventEnvelope, Headers, JobId, MAX_PAYLOAD, check_name, check_topic, from_millis,
+    to_millis,
 };
 use crate::period;
 use crate::rabbitmq::message::properties::{self, Message, decode};
@@ -88,10 +89,13 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
         (received.history.attempts, received.history.crashes, received.has_id),
         (job.attempts, 0, true)
     );
+    assert_eq!(received.has_time, properties::is_time(to_millis(job.enqueued_at) / 1_000));
     let mut back = received.envelope;
-    // Timestamps have whole seconds.
-    let since = job.enqueued_at.duration_since(back.enqueued_at);
-    assert!(since.is_ok_and(|since| since < Duration::from_secs(1)));
+    if received.has_time {
+        // Timestamps have whole seconds.
+        let since = job.enqueued_at.duration_since(back.enqueued_at);
+        assert!(since.is_ok_and(|since| since < Duration::from_secs(1)));
+    }
     back.enqueued_at = job.enqueued_at;
     // The key states the retry wait, and a delay is over.
     let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };

@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+#[cfg(all(feature = "testing", feature = "sqlite"))]
+pub(crate) use read::is_time;
 pub(crate) use read::{Received, decode, decode_failed, first_due};
 pub(crate) use republish::{Changes, again, fresh};
 

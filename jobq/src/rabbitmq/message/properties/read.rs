@@ -19,6 +19,11 @@ use crate::rabbitmq::values::text;
 /// The first second of the year 10,000. A `timestamp` beyond it was written in milliseconds.
 const YEAR_10_000: u64 = 253_402_300_800;
 
+/// Whether a `timestamp` can be meant: 0 is what clients send that set none.
+pub(crate) fn is_time(seconds: u64) -> bool {
+    (1..YEAR_10_000).contains(&seconds)
+}
+
 /// A message as a worker sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Received {
@@ -67,7 +72,7 @@ pub(crate) fn decode(
     let name = stated(properties.kind().as_ref());
     // A job without a queue of its own has its name as the queue's name.
     let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
-    let timestamp = properties.timestamp().filter(|seconds| (1..YEAR_10_000).contains(seconds));
+    let timestamp = properties.timestamp().filter(|seconds| is_time(*seconds));
     let enqueued_at = enqueued_at.or_else(|| timestamp.map(|seconds| seconds * 1_000));
     let envelope = Envelope {
         id: id.unwrap_or_else(JobId::new),
