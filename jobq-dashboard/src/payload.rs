@@ -327,7 +327,7 @@ mod tests {
             (&["[\"a\"].token"], &["s2"]),
             (&["a[\"token\"]"], &["s2"]),
             (&["[\"a.token\"]"], &[]),
-            // What cannot be read.
+            // Unreadable patterns.
             (&["[\"a"], &["s1", "s2", "s3", "s4", "ok"]),
             (&["a[0]"], &["s1", "s2", "s3", "s4", "ok"]),
         ] {

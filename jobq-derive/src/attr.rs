@@ -167,7 +167,7 @@ fn unknown(key: &Ident, keys: &[&str]) -> String {
     }
 }
 
-/// What to do for a key that other job queues have.
+/// The advice for a key that other job queues have.
 fn of_others(word: &str) -> Option<&'static str> {
     Some(match word {
         "cron" | "schedule" | "every" => {

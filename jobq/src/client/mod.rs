@@ -339,9 +339,7 @@ impl Client {
     /// # async fn main() -> jobq::Result<()> {
     /// # let client = jobq::Client::connect("sqlite::memory:").await?;
     /// let other = client.clone();
-    /// let reporting = tokio::spawn(async move { other.closed().await });
-    /// client.close().await;
-    /// reporting.await.expect("it does not panic");
+    /// let (_, ()) = tokio::join!(client.close(), other.closed());
     /// # Ok(())
     /// # }
     /// ```

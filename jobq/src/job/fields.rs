@@ -13,7 +13,7 @@ pub(super) fn of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
 /// Learns what a type asks a deserializer for, and has no value for it.
 struct Asked;
 
-/// What was asked for: the fields of a struct.
+/// The fields that a struct asks for; `None` for any other type.
 #[derive(Debug)]
 struct Answer(Option<&'static [&'static str]>);
 

@@ -242,7 +242,7 @@ mod tests {
             (None, Figure::unknown("no URL"), Figure::unknown("no URL")),
             (None, Figure::Known(None), Figure::unknown(UNLISTED)),
             (None, Figure::Known(Some(with(&[7]))), Figure::Known(with(&[7]))),
-            // What this client declared is there, whatever the management API says.
+            // Declared by this client, so it exists, whatever the management API says.
             (Some(with(&[7])), Figure::unknown("status 500"), Figure::Known(with(&[7]))),
             (Some(with(&[7])), Figure::Known(None), Figure::Known(with(&[7]))),
             (Some(with(&[7])), Figure::Known(Some(with(&[9]))), Figure::Known(with(&[7, 9]))),

@@ -25,7 +25,7 @@ pub(crate) struct Declared {
     known: RwLock<Wanted>,
     routes: RwLock<BTreeMap<String, Routes>>,
     missing: Mutex<Option<Error>>,
-    /// What was looked for and missing, whether it was declared or not.
+    /// Queues and exchanges that were looked for and missing, declared or not.
     pub(crate) missing_queues: MissingQueues,
 }
 

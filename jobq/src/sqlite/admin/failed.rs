@@ -79,7 +79,7 @@ pub(in crate::sqlite) async fn visit(inbox: Inbox, name: String, visit: Visit) -
     visiting.result()
 }
 
-/// What is ahead in a queue that was declared.
+/// The failed jobs of a declared queue that are ahead.
 fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Option<(Ahead, Extent)>> {
     let Some(queue) = store.queue(name)? else { return Ok(None) };
     let sql = "SELECT count(*), coalesce(max(seq), 0) FROM failed WHERE queue = ?1";
