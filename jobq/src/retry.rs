@@ -289,7 +289,12 @@ mod tests {
         };
         let (policy, none) = (JobOptions::new().expires(secs(60)), JobOptions::new());
         let event = Some("user.created");
+        let mut delayed = job(event, None);
+        delayed.set_due(start + secs(100));
         let table = [
+            // A broker may have replaced the time when it was published.
+            (policy, delayed.clone(), 160, false),
+            (policy, delayed, 161, true),
             (policy, job(event, None), 60, false),
             (policy, job(event, None), 61, true),
             (policy, job(event, Some(70)), 69, false),

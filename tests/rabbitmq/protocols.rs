@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// What ran, and with which arguments.
+/// The kind of each function that ran, and its arguments.
 type Ran = UnboundedSender<(&'static str, u32, String)>;
 
 #[job(queue = "protocols")]
@@ -34,7 +34,7 @@ async fn welcome(event: Created, ran: State<Ran>) -> Result<(), BoxError> {
     Ok(ran.send(("event", event.id, event.to))?)
 }
 
-/// What becomes of a message.
+/// The end of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Runs(&'static str),

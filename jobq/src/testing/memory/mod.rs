@@ -232,3 +232,25 @@ impl Administer for Memory {
         self.shared.change(|state| state.delete(&queue.name, force))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::engine::Settlement;
+    use crate::engine::conformance::{EngineExt as _, soon};
+
+    #[tokio::test]
+    async fn a_delayed_event_says_when_it_is_due() {
+        let engine = Arc::new(Memory::new(Clock::system()));
+        engine.declare(&[QueueSpec::new("mail").patterns(["user.*"])]).await.unwrap();
+        let mut consumer = engine.consume_from("mail", 1).await.unwrap();
+        let client = Client::with_engine(engine, "jobq");
+        for (delay, is_stated) in [("0s", false), ("10ms", true)] {
+            client.publish("user.created", &7).delay(delay).await.unwrap();
+            let delivery = soon("the event", consumer.next()).await.unwrap().unwrap();
+            assert_eq!(delivery.envelope().headers.due().is_some(), is_stated, "{delay}");
+            delivery.settle(Settlement::Complete).await.unwrap();
+        }
+    }
+}
