@@ -102,6 +102,7 @@ mod awaitable;
 mod background;
 mod client;
 mod clock;
+mod credentials;
 pub mod engine;
 mod error;
 mod finding;
@@ -134,6 +135,7 @@ pub use client::{
     IntoTopic, Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
+pub use credentials::{Credentials, Secret};
 pub use engine::Migrated;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};

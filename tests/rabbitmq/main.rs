@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod connections;
+mod credentials;
 mod delays;
 mod deleted;
 mod doctor;

@@ -20,6 +20,7 @@ mod broker;
 mod cluster;
 mod deleted;
 mod file;
+mod tokens;
 mod workers;
 
 /// How long nothing may happen before what is missing is lost: more than the three minutes

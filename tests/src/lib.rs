@@ -13,6 +13,7 @@ pub mod files;
 mod greeting;
 pub mod hardened;
 pub mod increments;
+pub mod issuer;
 pub mod jobs;
 pub mod late_confirms_proxy;
 pub mod ledger;

@@ -19,6 +19,12 @@ pub trait Diagnose: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The error if the credentials in use could not be renewed, with the time that is left.
+    /// Defaults to `None`.
+    fn credentials(&self) -> Option<Error> {
+        None
+    }
+
     /// Looks for settings that weaken the guarantees of jobq: of these queues, the queues that this
     /// engine knows, and the store itself. It changes nothing.
     ///

@@ -70,6 +70,7 @@ pub(crate) use visiting::Visiting;
 pub(crate) use visiting::run_to_end;
 
 use crate::clock::Clock;
+pub use crate::credentials::CredentialsSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::MAX_PAYLOAD;
 pub use crate::job::{Envelope, EventEnvelope};

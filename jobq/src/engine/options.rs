@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::{Certificates, ManagementUrl};
 use crate::clock::Clock;
+use crate::credentials::CredentialsSource;
 
 /// The options of an engine, apart from its URL.
 #[derive(Debug, Clone)]
@@ -16,6 +17,9 @@ pub struct EngineOptions {
     pub clock: Clock,
     /// The trusted and the client's own certificates. An engine without TLS refuses them.
     pub certificates: Certificates,
+    /// The source of the credentials, unless they are those of the URL. An engine without users
+    /// refuses it.
+    pub credentials: Option<CredentialsSource>,
     /// The URL of the broker's management API, if it may be used. An engine that has none refuses
     /// it.
     pub management: Option<ManagementUrl>,

@@ -42,6 +42,7 @@ use self::admin::doctor::Management;
 use self::admin::provision::Provision;
 use self::connection::address::Address;
 use self::connection::broker::Broker;
+use self::connection::identity::Identity;
 use self::connection::probe;
 use self::connection::probe::Carrier;
 use self::connection::supervised::Target;
@@ -78,15 +79,22 @@ pub use self::topology::plan::Topology;
 /// An invalid URL, unusable certificates, a broker that cannot be reached or refuses.
 pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
     background::handle()?;
-    let address = Address::parse(url, options.timeout)?;
+    let mut address = Address::parse(url, options.timeout)?;
+    let identity = match &options.credentials {
+        None => None,
+        Some(source) => {
+            address = address.without_user()?;
+            Some(Arc::new(Identity::new(source.clone(), options.timeout)))
+        }
+    };
     let tls = Tls::new(&options.certificates, &address)?;
     #[cfg(feature = "management")]
     let management = match &options.management {
-        Some(url) => Some(Management::new(url, &address, &options)?),
+        Some(url) => Some(Management::new(url, &address, identity.clone(), &options)?),
         None => None,
     };
     let metrics = ConnectionMetrics::new();
-    let target = Target { address, tls, timeout: options.timeout, metrics };
+    let target = Target { address, tls, identity, timeout: options.timeout, metrics };
     let broker =
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));

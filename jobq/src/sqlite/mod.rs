@@ -92,6 +92,13 @@ pub(crate) async fn open_with_lease(
              use an `amqps://` URL",
         ));
     }
+    if options.credentials.is_some() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "`ClientBuilder::credentials` was called for a `sqlite:` URL, but a file has no users: \
+             remove the call, or use an `amqp://` URL",
+        ));
+    }
     if options.management.is_some() {
         return Err(Error::new(
             ErrorKind::Unsupported,

@@ -22,6 +22,10 @@ pub struct PoolHealth {
     /// only if the pool's user may not declare them, until someone else does. Always `None` on
     /// SQLite, where nothing can be deleted alone.
     pub missing: Option<Error>,
+    /// The error of the [source of credentials](crate::ClientBuilder::credentials), when those in
+    /// use could not be renewed, with the time for which they are still valid. jobq asks the source
+    /// again until it answers. `None` otherwise.
+    pub credentials: Option<Error>,
 }
 
 impl PoolHealth {
@@ -287,7 +291,7 @@ mod tests {
 
     fn health(state: QueueState) -> PoolHealth {
         let queues = vec![QueueHealth { queue: "mail".into(), state, lost_slots: 0 }];
-        PoolHealth { queues, missing: None }
+        PoolHealth { queues, missing: None, credentials: None }
     }
 
     #[test]

@@ -141,9 +141,11 @@ impl RunningPool {
             state: part.state(),
             lost_slots: *part.queue.plan().lost_slots.borrow(),
         };
+        let store = self.shared.resources.client.engine().diagnose();
         PoolHealth {
             queues: self.parts.iter().map(queue).collect(),
-            missing: self.shared.resources.client.engine().diagnose().and_then(Diagnose::missing),
+            missing: store.and_then(Diagnose::missing),
+            credentials: store.and_then(Diagnose::credentials),
         }
     }
 

@@ -163,6 +163,7 @@ fn options(namespace: &str) -> EngineOptions {
         timeout: DEADLINE,
         clock: Clock::system(),
         certificates: Certificates::default(),
+        credentials: None,
         management: None,
         keeps_schema: false,
         is_lazy: false,

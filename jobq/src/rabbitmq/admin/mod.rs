@@ -229,6 +229,10 @@ impl Diagnose for Administration {
         self.declarer.known().missing()
     }
 
+    fn credentials(&self) -> Option<Error> {
+        self.broker.target().identity.as_ref()?.trouble()
+    }
+
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
         let reports = self.control.reports().await;
         let report = self.doctor.examine(queues, &reports).await?;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use jobq_names::setting::is_unseen;
-use lapin::uri::{AMQPScheme, AMQPUri};
+
+use lapin::uri::{AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
 
 use crate::error::{Error, Result};
 
@@ -32,6 +33,8 @@ const PARAMETERS: [&str; 5] =
 pub(crate) struct Address {
     /// One URL for each node, at least one. They differ in host and port only.
     nodes: Vec<AMQPUri>,
+    /// Whether the URL has a user, a password, or both.
+    has_user: bool,
 }
 
 impl Address {
@@ -121,7 +124,27 @@ impl Address {
             }
             Ok(uri)
         };
-        Ok(Self { nodes: hosts.split(',').map(node).collect::<Result<_>>()? })
+        let nodes = hosts.split(',').map(node).collect::<Result<_>>()?;
+        Ok(Self { nodes, has_user: !user.is_empty() })
+    }
+
+    /// The address for credentials from elsewhere, without the user of the URL.
+    pub(crate) fn without_user(mut self) -> Result<Self> {
+        let mechanism = self.nodes[0].query.auth_mechanism.unwrap_or_default();
+        let twice = if self.has_user {
+            "has a user"
+        } else if mechanism != SASLMechanism::Plain {
+            "has an auth_mechanism other than PLAIN"
+        } else {
+            for node in &mut self.nodes {
+                node.authority.userinfo =
+                    AMQPUserInfo { username: String::new(), password: String::new() };
+            }
+            return Ok(self);
+        };
+        Err(Error::invalid(format!(
+            "the broker's URL {twice}, and `ClientBuilder::credentials` is called: remove one of them"
+        )))
     }
 
     /// The number of nodes.
@@ -149,6 +172,7 @@ impl Address {
         &self.nodes[0].authority.userinfo.password
     }
 
+    /// Empty if the credentials are not those of the URL.
     pub(crate) fn user(&self) -> &str {
         &self.nodes[0].authority.userinfo.username
     }
@@ -192,7 +216,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<_> = self.nodes.iter().map(host_and_port).collect();
         let (user, hosts, vhost) = (self.user(), hosts.join(","), self.vhost());
-        write!(f, "{}://{user}:***@{hosts}", self.nodes[0].scheme)?;
+        write!(f, "{}://", self.nodes[0].scheme)?;
+        if !user.is_empty() {
+            write!(f, "{user}:***@")?;
+        }
+        f.write_str(&hosts)?;
         if vhost == "/" { Ok(()) } else { write!(f, "/{vhost}") }
     }
 }

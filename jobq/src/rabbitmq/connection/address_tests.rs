@@ -11,6 +11,7 @@ fn shows_itself_without_the_password() {
         ("amqp://ann:geheim@mq/", "amqp://ann:***@mq:5672/"),
         ("amqp://ann:geheim@a:5672,b:5673,c/shop", "amqp://ann:***@a:5672,b:5673,c:5672/shop"),
         ("amqps://a,b", "amqps://guest:***@a:5671,b:5671"),
+        ("amqps://:geheim@mq", "amqps://mq:5671"),
         ("amqp://ann:ge@he,im@a,b_2.example?heartbeat=7", "amqp://ann:***@a:5672,b_2.example:5672"),
         ("amqp://ann:g%65heim%2F%3f@mq/a%40b", "amqp://ann:***@mq:5672/a@b"),
     ];
@@ -18,6 +19,25 @@ fn shows_itself_without_the_password() {
         let address = Address::parse(url, SECOND).unwrap();
         assert_eq!(address.to_string(), shown, "{url}");
         assert!(!format!("{address:?}").contains("heim"));
+    }
+}
+
+#[test]
+fn credentials_from_elsewhere_stand_alone() {
+    let table = [
+        ("amqp://mq/shop", Ok("amqp://mq:5672/shop")),
+        ("amqp://mq?auth_mechanism=plain", Ok("amqp://mq:5672")),
+        ("amqp://ann@mq", Err("URL has a user")),
+        ("amqp://:geheim@mq", Err("URL has a user")),
+        ("amqp://mq?auth_mechanism=external", Err("auth_mechanism other than PLAIN")),
+    ];
+    for (url, expected) in table {
+        let found = Address::parse(url, SECOND).unwrap().without_user();
+        match (found.as_ref().map(ToString::to_string), expected) {
+            (Ok(shown), Ok(expected)) => assert_eq!(shown, expected),
+            (Err(error), Err(said)) => assert!(error.to_string().contains(said), "{error}"),
+            (found, _) => panic!("{url}: {found:?}"),
+        }
     }
 }
 

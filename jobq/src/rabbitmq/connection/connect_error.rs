@@ -32,7 +32,7 @@ impl Unconnected {
     ) -> Self {
         let (kind, advice) = match tls::cause(&error) {
             Some(cause) => tls::explain(cause, &node.authority.host, tls.has_client_certificate()),
-            None => advice(address, &error),
+            None => advice(address, &node.authority.userinfo.username, &error),
         };
         // All nodes have the same users. A vhost may be down on one of them only, and each has a
         // certificate of its own.
@@ -84,9 +84,15 @@ fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
 }
 
 /// Advice for errors other than TLS.
-fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
-    let (user, vhost) = (address.user(), address.vhost());
+fn advice(address: &Address, user: &str, error: &lapin::Error) -> (ErrorKind, String) {
+    let vhost = address.vhost();
     match (error.kind(), code(error)) {
+        (_, Some(ACCESS_REFUSED)) if user.is_empty() => (
+            ErrorKind::Refused,
+            "the broker refuses the token: check the key that signed it, its audience (`aud`), \
+             its scopes and its end (`exp`); the broker's log has the reason"
+                .into(),
+        ),
         (_, Some(ACCESS_REFUSED)) => (
             ErrorKind::Refused,
             format!(
@@ -100,6 +106,13 @@ fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
              more; close other connections, or raise the limit (`rabbitmqctl set_vhost_limits`, \
              `set_user_limits`, or `connection_max` in rabbitmq.conf)"
                 .into(),
+        ),
+        (_, Some(NOT_ALLOWED)) if user.is_empty() => (
+            ErrorKind::Refused,
+            format!(
+                "vhost `{vhost}` does not exist, or the token has no scope for it, such as \
+                 `rabbitmq.write:{vhost}/*/*`: check the URL's path and the scopes"
+            ),
         ),
         (_, Some(NOT_ALLOWED)) => (
             ErrorKind::Refused,

@@ -1,8 +1,11 @@
 //! A connection epoch: one established connection.
 
+use std::sync::Arc;
+
 use lapin::Connection;
 use tokio_util::sync::CancellationToken;
 
+use super::identity::Held;
 use super::idle::Idle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::lapin::log::Questions;
@@ -15,6 +18,8 @@ pub(crate) struct Established {
     pub(crate) version: Option<String>,
     /// The number of its node in the address.
     pub(crate) node: usize,
+    /// The credentials with which it was opened, unless they are those of the URL.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 /// A connection epoch.
@@ -27,6 +32,8 @@ pub(crate) struct ConnectionEpoch {
     pub(crate) version: Option<String>,
     /// The number of its node in the address.
     pub(crate) node: usize,
+    /// The credentials with which it was opened, unless they are those of the URL.
+    pub(crate) held: Option<Arc<Held>>,
     /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
     /// Requests on its channels that the broker may refuse.
@@ -39,10 +46,10 @@ pub(crate) struct ConnectionEpoch {
 
 impl ConnectionEpoch {
     pub(crate) fn new(established: Established, number: u64) -> Self {
-        let Established { connection, questions, version, node } = established;
+        let Established { connection, questions, version, node, held } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, number, version, node, over, questions, asking, telling }
+        Self { connection, number, version, node, held, over, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,

@@ -10,6 +10,7 @@ pub(crate) mod broker;
 pub(crate) mod channel;
 pub(crate) mod connect_error;
 pub(crate) mod epoch;
+pub(crate) mod identity;
 pub(crate) mod idle;
 pub(crate) mod probe;
 pub(crate) mod server_properties;

@@ -6,6 +6,7 @@
 
 mod connect;
 mod end;
+mod renewal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ pub(super) use self::connect::Connector;
 use self::end::end;
 use super::address::Address;
 use super::epoch::{ConnectionEpoch, Established};
+use super::identity::Identity;
 use super::tls::Tls;
 use crate::background;
 use crate::engine::closed;
@@ -52,6 +54,8 @@ pub(crate) struct SupervisedConnection {
 pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) tls: Tls,
+    /// `None` if the credentials are those of the URL.
+    pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) timeout: Duration,
     pub(crate) metrics: ConnectionMetrics,
 }
@@ -265,18 +269,22 @@ impl Supervisor {
             let since = Instant::now();
             let events = up.connection.events_listener();
             let told = |cause| self.blocked(&up, cause);
-            tokio::select! {
+            let (reason, unreadable) = tokio::select! {
                 () = over() => break,
-                (reason, unreadable) = end(&up.connection, events, told) => {
-                    let Connector { target, name, node, .. } = &self.connector;
-                    let broker = &target.address;
-                    tracing::warn!(%broker, node, connection = name, reason, "connection lost");
-                    up.over.cancel();
-                    self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
-                    let lost = format!("the connection to {broker} was lost: {reason}");
-                    self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
+                ended = end(&up.connection, events, told) => ended,
+                reason = self.connector.renew(&up) => {
+                    let goodbye = up.connection.close(200, "new credentials".into());
+                    let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+                    (reason, false)
                 }
-            }
+            };
+            let Connector { target, name, node, .. } = &self.connector;
+            let broker = &target.address;
+            tracing::warn!(%broker, node, connection = name, reason, "connection lost");
+            up.over.cancel();
+            self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
+            let lost = format!("the connection to {broker} was lost: {reason}");
+            self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
             if since.elapsed() > STABLE_AFTER {
                 waits = backoff();
             }

@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use percent_encoding::percent_decode_str;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
@@ -22,11 +20,13 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use url::Url;
 
 use super::facts::{Binding, DeadLettering, Node, Queue};
+use super::login::Login;
 use crate::engine::{Certificates, EngineOptions, ManagementUrl};
 use crate::error::{Error, Result};
 use crate::guard::lock;
 use crate::period;
 use crate::rabbitmq::connection::address::Address;
+use crate::rabbitmq::connection::identity::Identity;
 
 /// The number of queues in a page.
 const PAGE: u32 = 500;
@@ -43,8 +43,7 @@ const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_poli
 #[derive(Clone)]
 pub(crate) struct Management {
     url: Url,
-    user: String,
-    authorization: String,
+    login: Login,
     vhost: String,
     timeout: Duration,
     certificates: Certificates,
@@ -83,6 +82,7 @@ impl Management {
     pub(crate) fn new(
         url: &ManagementUrl,
         address: &Address,
+        identity: Option<Arc<Identity>>,
         options: &EngineOptions,
     ) -> Result<Self> {
         let invalid = |problem: &str| {
@@ -103,22 +103,22 @@ impl Management {
             return Err(invalid("has a query or fragment (`?` or `#`)"));
         }
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let (user, password) = if url.username().is_empty() {
-            (address.user().to_owned(), address.password().to_owned())
-        } else {
-            (decoded(url.username()), decoded(url.password().unwrap_or_default()))
+        let login = match identity {
+            _ if !url.username().is_empty() => {
+                Login::fixed(decoded(url.username()), &decoded(url.password().unwrap_or_default()))
+            }
+            Some(identity) => Login::Changing(identity),
+            None => Login::fixed(address.user().to_owned(), address.password()),
         };
         let unchangeable = |()| invalid("cannot be parsed");
         url.set_username("").map_err(unchangeable)?;
         url.set_password(None).map_err(unchangeable)?;
-        let authorization =
-            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let certificates = match url.scheme() {
             "https" => options.certificates.clone(),
             _ => Certificates::default(),
         };
         let (vhost, timeout, agent) = (address.vhost().to_owned(), options.timeout, Arc::default());
-        let management = Self { url, user, authorization, vhost, timeout, certificates, agent };
+        let management = Self { url, login, vhost, timeout, certificates, agent };
         management.agent()?;
         Ok(management)
     }
@@ -208,8 +208,9 @@ impl Management {
         url.query_pairs_mut().extend_pairs(query);
         let waits = ExponentialBuilder::default().with_min_delay(AGAIN).with_max_times(TIMES);
         let mut waits = waits.build();
+        let (user, authorization) = self.login.current().await?;
         let answer = loop {
-            let answer = self.ask(url.clone()).await?;
+            let answer = self.ask(url.clone(), authorization.clone()).await?;
             let (Ok((500.., _)), Some(wait)) = (&answer, waits.next()) else {
                 break answer;
             };
@@ -223,9 +224,9 @@ impl Management {
                 )
             }),
             Ok((401 | 403, _)) => Err(format!(
-                "{url} refused user `{0}`: check the name and the password, and that the user has \
-                 a tag (`rabbitmqctl set_user_tags {0} monitoring`)",
-                self.user
+                "{url} refused {user}: check the name and the password, and that the user has a tag \
+                 (`rabbitmqctl set_user_tags USER monitoring`) or the token such a scope \
+                 (`rabbitmq.tag:monitoring`)"
             )),
             Ok((status @ 500.., _)) => Err(format!(
                 "{url} answered with status {status}: check the broker's log, and try again"
@@ -245,8 +246,12 @@ impl Management {
         }
     }
 
-    async fn ask(&self, url: Url) -> Result<Result<(u16, Vec<u8>), ureq::Error>, String> {
-        let (this, authorization) = (self.clone(), self.authorization.clone());
+    async fn ask(
+        &self,
+        url: Url,
+        authorization: String,
+    ) -> Result<Result<(u16, Vec<u8>), ureq::Error>, String> {
+        let this = self.clone();
         let asking = tokio::task::spawn_blocking(move || {
             let agent = this.agent().map_err(|error| error.to_string())?;
             let answer = call(&agent, &url, &authorization);
@@ -313,6 +318,7 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rabbitmq::admin::doctor::login::basic;
 
     fn management(url: &str) -> Result<Management> {
         let timeout = Duration::from_secs(1);
@@ -323,24 +329,29 @@ mod tests {
             timeout,
             clock: crate::Clock::system(),
             certificates: Certificates::default(),
+            credentials: None,
             management: None,
             keeps_schema: false,
             is_lazy: false,
         };
-        Management::new(&ManagementUrl(url.to_owned()), &address, &options)
+        Management::new(&ManagementUrl(url.to_owned()), &address, None, &options)
     }
 
     #[test]
     fn a_url_names_a_host_and_maybe_a_user() {
-        let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
         let table = [
-            ("http://localhost:15672", "http://localhost:15672/", "ann:sec/ret"),
-            ("https://mq/rabbit/", "https://mq/rabbit/", "ann:sec/ret"),
-            ("http://eve:p%40ss@mq:1", "http://mq:1/", "eve:p@ss"),
+            ("http://localhost:15672", "http://localhost:15672/", ("ann", "sec/ret")),
+            ("https://mq/rabbit/", "https://mq/rabbit/", ("ann", "sec/ret")),
+            ("http://eve:p%40ss@mq:1", "http://mq:1/", ("eve", "p@ss")),
         ];
-        for (url, shown, user) in table {
+        for (url, shown, (user, password)) in table {
             let read = management(url).unwrap();
-            assert_eq!((read.url.as_str(), &read.authorization), (shown, &basic(user)), "{url}");
+            let Login::Fixed { authorization, .. } = &read.login else { panic!("{url}") };
+            assert_eq!(
+                (read.url.as_str(), authorization),
+                (shown, &basic(user, password)),
+                "{url}"
+            );
             assert_eq!(read.vhost, "a/b");
             assert!(!format!("{read:?}").contains("ret"), "{read:?}");
         }

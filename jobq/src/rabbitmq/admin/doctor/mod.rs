@@ -9,6 +9,8 @@ pub(crate) mod facts;
 mod leaders;
 mod listing;
 #[cfg(feature = "management")]
+mod login;
+#[cfg(feature = "management")]
 mod management;
 mod policy;
 mod presence;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
 
-use super::{CLOSE_TIMEOUT, Target};
-use crate::error::Result;
+use super::{CLOSE_TIMEOUT, Target, renewal};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::rabbitmq::connection::address::host_and_port;
 use crate::rabbitmq::connection::alert;
 use crate::rabbitmq::connection::connect_error::{Unconnected, cannot_connect};
-use crate::rabbitmq::connection::epoch::Established;
+use crate::rabbitmq::connection::epoch::{ConnectionEpoch, Established};
+use crate::rabbitmq::connection::identity::Held;
 use crate::rabbitmq::connection::socket::{self, Handshake};
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 
@@ -46,18 +47,22 @@ impl Connector {
     /// node that died reconnect at once. Each has so long to answer, or less.
     pub(super) async fn connect(&mut self, answer: Duration) -> Result<Established> {
         let target = Arc::clone(&self.target);
+        let held = self.credentials().await?;
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next).take(self.tries) {
             // The TLS future is large.
-            match Box::pin(self.connect_to(number, node, answer)).await {
+            match Box::pin(self.connect_to(number, node, held.as_ref(), answer)).await {
                 Ok(connection) => {
                     self.next = number + 1;
                     self.node = host_and_port(node);
                     return Ok(connection);
                 }
                 Err(failure) => {
-                    let last = failure.everywhere;
+                    let (last, kind) = (failure.everywhere, failure.kind);
                     failures.push(failure);
+                    if kind == ErrorKind::Refused {
+                        self.refused(held.as_ref()).await;
+                    }
                     if last {
                         break;
                     }
@@ -73,9 +78,10 @@ impl Connector {
         number: usize,
     ) -> Result<Established> {
         let address = &self.target.address;
+        let held = self.credentials().await?;
         let mut failures = Vec::new();
         for (number, node) in address.nodes_from(number).take(1) {
-            match Box::pin(self.connect_to(number, node, Duration::MAX)).await {
+            match Box::pin(self.connect_to(number, node, held.as_ref(), Duration::MAX)).await {
                 Ok(connection) => return Ok(connection),
                 Err(failure) => failures.push(failure),
             }
@@ -83,12 +89,45 @@ impl Connector {
         Err(cannot_connect(address, failures))
     }
 
+    /// The credentials of a new connection; `None` for those of the URL.
+    async fn credentials(&self) -> Result<Option<Arc<Held>>> {
+        let Target { address, identity, .. } = &*self.target;
+        match identity {
+            None => Ok(None),
+            Some(identity) => identity.fresh().await.map(Some).map_err(|error| {
+                let told = format!("cannot connect to {address}: {error}");
+                Error::new(error.kind(), told).with_source(error)
+            }),
+        }
+    }
+
+    /// The broker has refused these credentials.
+    async fn refused(&self, held: Option<&Arc<Held>>) {
+        if let (Some(identity), Some(held)) = (&self.target.identity, held) {
+            identity.refused(held).await;
+        }
+    }
+
+    /// Renews the credentials of this connection until it must be replaced, and returns the reason.
+    pub(super) async fn renew(&self, up: &ConnectionEpoch) -> String {
+        let Target { identity, timeout, .. } = &*self.target;
+        match (identity, &up.held) {
+            (Some(identity), Some(held)) => {
+                let held = Arc::clone(held);
+                renewal::renew(&up.connection, &self.name, identity, held, *timeout).await
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
     async fn connect_to(
         &self,
         number: usize,
         node: &AMQPUri,
+        held: Option<&Arc<Held>>,
         answer: Duration,
     ) -> Result<Established, Unconnected> {
+        let node = &held.map_or_else(|| node.clone(), |held| held.log_in(node));
         let Target { address, tls, timeout, .. } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
@@ -119,7 +158,8 @@ impl Connector {
                 None => {
                     handshake.succeeded(giving_up);
                     let version = handshake.version();
-                    Ok(Established { connection, questions, version, node: number })
+                    let held = held.cloned();
+                    Ok(Established { connection, questions, version, node: number, held })
                 }
                 Some(narrow) => {
                     let _ =
