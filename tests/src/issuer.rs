@@ -68,6 +68,13 @@ impl Default for Issuer {
     }
 }
 
+/// How often clients opened one of the two connections that they keep, by a broker's log.
+#[must_use]
+pub fn lasting_connections(log: &str) -> usize {
+    let lasting = |line: &&str| line.ends_with("(publishing)") || line.ends_with("(consuming)");
+    log.lines().filter(|line| line.contains("client-provided name")).filter(lasting).count()
+}
+
 /// The two numbers of a signature in 32 bytes each, as a token has them, from its DER form.
 fn fixed(der: &[u8]) -> Vec<u8> {
     // A sequence of two integers, all shorter than 128 bytes.
