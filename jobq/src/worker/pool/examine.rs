@@ -32,8 +32,9 @@ impl WorkerPool {
         Ok(Topology::from_queues(self.client.namespace(), &registry::specs(&queues)))
     }
 
-    /// Looks for settings that weaken the guarantees of jobq, as [`Client::doctor`] does, for the
-    /// queues of this pool. The pool need not run.
+    /// Looks for settings that weaken the guarantees of jobq, as
+    /// [`Client::doctor`](crate::Client::doctor) does, for the queues of this pool. The pool need
+    /// not run.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
