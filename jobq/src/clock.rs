@@ -29,6 +29,8 @@ use crate::job::{from_millis, to_millis};
 /// let clock = Clock::stopped_at(SystemTime::UNIX_EPOCH);
 /// let client = Client::builder("sqlite::memory:").clock(clock.clone()).connect().await?;
 /// clock.advance(Duration::from_secs(3_600)); // jobs of the next hour are due
+/// assert_eq!(clock.now(), SystemTime::UNIX_EPOCH + Duration::from_secs(3_600));
+/// clock.set(SystemTime::now()); // and those until now
 /// # Ok(())
 /// # }
 /// ```
@@ -40,6 +42,11 @@ pub struct Clock {
 
 impl Clock {
     /// The system's clock.
+    ///
+    /// ```
+    /// let now = jobq::Clock::system().now();
+    /// assert!(now <= std::time::SystemTime::now());
+    /// ```
     #[must_use]
     pub fn system() -> Self {
         Self::default()

@@ -163,6 +163,21 @@ impl Error {
     /// connection was lost, or the timeout passed, after it was sent and before the answer came.
     /// Enqueueing it again may then make two jobs. If `false`, the job is certainly not in the
     /// queue.
+    ///
+    /// ```
+    /// # use jobq::{Client, JobId, job};
+    /// # #[job] async fn charge(order: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// // The function uses its id as a key, so that two jobs of one id charge once.
+    /// let charge = || client.enqueue(Charge { order: 7 }).id(JobId::of_key("charge-7"));
+    /// if let Err(error) = charge().await {
+    ///     let doubt = if error.maybe_enqueued() { "may be" } else { "is not" };
+    ///     eprintln!("the job {doubt} enqueued: {error}");
+    ///     charge().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn maybe_enqueued(&self) -> bool {
         self.0.maybe_enqueued

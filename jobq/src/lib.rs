@@ -27,7 +27,8 @@
 //! ```
 //!
 //! The README says what jobq is for and what it is not for. The book, `docs/README.md` in the
-//! repository, leads from a first program to operating a cluster.
+//! repository, leads from a first program to operating a cluster. Its recipes are programs for
+//! idempotency keys, schedules, unique jobs, results, rate limits, an outbox and more.
 //!
 //! # The parts
 //!
@@ -166,6 +167,11 @@ struct Start;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/concepts.md")]
 struct Concepts;
+
+/// Runs the programs in the page of recipes.
+#[cfg(all(doctest, feature = "sqlite", feature = "testing"))]
+#[doc = include_str!("../../docs/recipes.md")]
+struct Recipes;
 
 /// Compiles the programs in the page on layers and headers.
 #[cfg(doctest)]

@@ -41,6 +41,12 @@ impl FailedJobs {
     }
 
     /// The queue of these failed jobs.
+    ///
+    /// ```
+    /// # fn example(client: jobq::Client) {
+    /// assert_eq!(client.failed("send_welcome").queue(), "send_welcome");
+    /// # }
+    /// ```
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.queue
@@ -48,6 +54,14 @@ impl FailedJobs {
 
     /// Sets who acts, for the log, where each call that changes something is an event of the target
     /// `jobq::audit`. Defaults to `unknown`.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let failed = client.failed("send_welcome").by("ann");
+    /// failed.retry_all().await?; // the log has the actor `ann`
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn by(mut self, actor: impl Into<String>) -> Self {
         self.actor = actor.into();
@@ -55,6 +69,18 @@ impl FailedJobs {
     }
 
     /// The failed jobs, oldest first, at most `limit`.
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job] async fn send_welcome(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = Client::connect("sqlite::memory:").await?;
+    /// client.declare::<SendWelcome>().await?;
+    /// assert!(client.failed("send_welcome").list(50).await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -108,6 +134,14 @@ impl FailedJobs {
     /// at most as many as there were when it began. It works in passes of at most 20 s, between
     /// which others may look at the failed jobs; if the future is dropped, it ends there.
     ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let retried = client.failed("send_welcome").retry_all().await?;
+    /// println!("{retried} jobs are in their queue again");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`list`](Self::list), or that of the first job which could not be retried. Jobs retried
@@ -134,6 +168,14 @@ impl FailedJobs {
 
     /// Deletes all failed jobs and returns how many, as [`retry_all`](Self::retry_all) retries
     /// them.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let deleted = client.failed("send_welcome").purge().await?;
+    /// println!("{deleted} jobs are gone");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

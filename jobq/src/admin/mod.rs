@@ -86,6 +86,15 @@ pub enum Queues {
 
 impl Queues {
     /// The queue with this name.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// use jobq::admin::Queues;
+    ///
+    /// let mail = client.admin().overview(Queues::one("mail")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn one(name: impl Into<String>) -> Self {
         Self::Named(vec![name.into()])
@@ -99,6 +108,13 @@ impl Admin {
 
     /// Sets who acts: for the record of a pause, and for the log, where each call that changes
     /// something is an event of the target `jobq::audit`. Defaults to `unknown`.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// client.admin().by("ann").resume("mail").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn by(mut self, actor: impl Into<String>) -> Self {
         self.actor = actor.into();
@@ -106,6 +122,18 @@ impl Admin {
     }
 
     /// The figures of queues.
+    ///
+    /// ```
+    /// use jobq::admin::Queues;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = jobq::Client::connect("sqlite::memory:").await?;
+    /// let mail = client.admin().overview(Queues::one("mail")).await?.queues;
+    /// assert!(mail[0].failed == 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -122,6 +150,20 @@ impl Admin {
     /// The pools that work on queues, as far as they answer within `patience`. It returns earlier
     /// if all consumers of the queues are accounted for.
     ///
+    /// ```
+    /// use jobq::admin::Queues;
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let seen = client.admin().pools(Queues::one("mail"), Duration::from_secs(1)).await?;
+    /// for pool in seen.pools {
+    ///     println!("{} of {}, process {}", pool.pool, pool.host, pool.pid);
+    /// }
+    /// println!("and consumers that did not answer: {}", seen.unaccounted);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if pools of this engine cannot be asked; an
@@ -136,6 +178,13 @@ impl Admin {
     }
 
     /// The failed jobs of a queue, as [`Client::failed`](crate::Client::failed) gives them.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// client.admin().by("ann").failed("mail").retry_all().await?; // by `ann`, too
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
         FailedJobs::new(Arc::clone(&self.engine), queue.into()).by(&self.actor)
@@ -172,6 +221,17 @@ impl Admin {
 
     /// Resumes a queue.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = jobq::Client::connect("sqlite::memory:").await?;
+    /// let admin = client.admin().by("ann");
+    /// admin.pause("mail", "mail server upgrade").await?;
+    /// assert!(admin.resume("mail").await?.was_paused);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`pause`](Self::pause), without the reason and the conflict: the queue may be resumed
@@ -182,6 +242,19 @@ impl Admin {
     }
 
     /// Gives a pool an order.
+    ///
+    /// ```
+    /// use jobq::admin::{Order, Queues};
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let admin = client.admin().by("ann");
+    /// for pool in admin.pools(Queues::one("mail"), Duration::from_secs(1)).await?.pools {
+    ///     admin.tell(pool.pool, Order::Quiet).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -196,6 +269,15 @@ impl Admin {
     /// `async fn` is dropped five seconds later, and a plain `fn` keeps its slot until it ends. The
     /// job fails as [`Cancelled`](crate::FailedReason::Cancelled). If its pool dies in between, the
     /// job runs again.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client, id: jobq::JobId) -> jobq::Result<()> {
+    /// for cancelled in client.admin().by("ann").cancel_running(id).await? {
+    ///     println!("cancelled in pool {}", cancelled.pool);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

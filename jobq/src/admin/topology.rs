@@ -33,6 +33,14 @@ impl Admin {
 
     /// Declares the declarations of programs. What is there already stays as it is.
     ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool};
+    /// # async fn example(client: Client, pool: WorkerPool) -> jobq::Result<()> {
+    /// client.admin().by("ann").apply_topology(&pool.topology()?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`topology`](Self::topology); [`Conflict`](ErrorKind::Conflict) if a part exists with
@@ -57,6 +65,15 @@ impl Admin {
     /// pause, or not at all. A queue stays while the broker cannot count its messages. Jobs in the
     /// delay levels are not seen: if their queue is deleted, they become failed jobs of `orphan`
     /// when their wait is over.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool};
+    /// # async fn example(client: Client, pool: WorkerPool) -> jobq::Result<()> {
+    /// let unused = client.admin().prune_topology(&pool.topology()?, true).await?;
+    /// println!("without the dry run these would be deleted: {unused:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

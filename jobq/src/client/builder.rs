@@ -78,6 +78,10 @@ impl ClientBuilder {
 
     /// Sets the name of the connections in the broker's list. Defaults to the name of the program
     /// and its process id. The embedded engine ignores it.
+    ///
+    /// ```
+    /// let builder = jobq::Client::builder("amqp://localhost").connection_name("shop-web, pod 7");
+    /// ```
     pub fn connection_name(mut self, name: impl Into<String>) -> Self {
         self.options.connection_name = name.into();
         self
@@ -136,6 +140,12 @@ impl ClientBuilder {
     /// each attempt. Defaults to none: then attempts have a span for the log alone.
     ///
     /// The crate `jobq-opentelemetry` has the one for OpenTelemetry.
+    ///
+    /// ```
+    /// # fn example(context: impl jobq::Propagation) -> jobq::ClientBuilder {
+    /// jobq::Client::builder("amqp://localhost").propagation(context)
+    /// # }
+    /// ```
     pub fn propagation(mut self, propagation: impl Propagation) -> Self {
         self.propagation = Some(Arc::new(propagation));
         self
@@ -143,12 +153,27 @@ impl ClientBuilder {
 
     /// Sets how pools on this client relate the span of an attempt to the one that sent the job.
     /// Defaults to [`Trace::Link`]. It has no effect without a [`propagation`](Self::propagation).
+    ///
+    /// ```
+    /// # fn example(context: impl jobq::Propagation) -> jobq::ClientBuilder {
+    /// jobq::Client::builder("amqp://localhost").propagation(context).trace(jobq::Trace::Child)
+    /// # }
+    /// ```
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = trace;
         self
     }
 
     /// Sets the clock of this client and its pools. Defaults to the system's; see [`Clock`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let clock = jobq::Clock::stopped_at(std::time::SystemTime::UNIX_EPOCH);
+    /// let client = jobq::Client::builder("sqlite::memory:").clock(clock).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
         self
@@ -161,6 +186,10 @@ impl ClientBuilder {
     /// do. A file that is older still is refused with an error: by [`connect`](Self::connect) after
     /// this call, else by all calls that do not migrate it. [`migrate`](Self::migrate) brings it up to
     /// date. On RabbitMQ it has no effect.
+    ///
+    /// ```
+    /// let builder = jobq::Client::builder("sqlite://jobs.db").keep_schema();
+    /// ```
     pub fn keep_schema(mut self) -> Self {
         self.options.keeps_schema = true;
         self

@@ -43,6 +43,18 @@ pub async fn doctor(url: impl AsRef<str>) -> Result<Report> {
 }
 
 /// An examination of a client's broker or file, made by [`Client::doctor`]. Await it.
+///
+/// ```
+/// # use jobq::{Client, job};
+/// # #[job] async fn send_welcome(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// let client = Client::connect("sqlite::memory:").await?;
+/// let report = client.doctor().queue("mail").job::<SendWelcome>().await?;
+/// assert!(report.is_sound());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is looked at until this is awaited"]
 pub struct Doctor {

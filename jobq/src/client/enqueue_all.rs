@@ -112,6 +112,18 @@ impl fmt::Debug for EnqueueAll<'_> {
 
 /// The error of an [`enqueue_all`](Client::enqueue_all) that did not accept all jobs. An index is
 /// the position of a job in the iterator.
+///
+/// ```
+/// # #[jobq::job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+/// # async fn example(client: jobq::Client, jobs: Vec<Remind>) {
+/// if let Err(error) = client.enqueue_all(jobs).await {
+///     for (index, reason) in error.refused() {
+///         eprintln!("job {index} is not enqueued: {reason}"); // it can be enqueued again
+///     }
+///     eprintln!("{} are, and {} may be", error.accepted().len(), error.unknown().len());
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct EnqueueAllError {
     accepted: Vec<(usize, JobId)>,

@@ -54,6 +54,14 @@ impl EnqueueNamed {
     time_options!();
 
     /// Sets the job's id. Enqueueing one id twice makes two jobs. Defaults to a new id.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let id = jobq::JobId::of_key("welcome-7");
+    /// client.enqueue_named("send_welcome", "mail", &[7]).id(id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn id(mut self, id: JobId) -> Self {
         self.id = Some(id);
         self

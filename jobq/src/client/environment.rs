@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::ClientBuilder;
+use super::{Client, ClientBuilder};
 use crate::engine::{Certificates, ClientCertificate, ManagementUrl, Pem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::setting;
@@ -17,6 +17,26 @@ const CLIENT_CERTIFICATE: &str = "JOBQ_CLIENT_CERTIFICATE";
 const CLIENT_KEY: &str = "JOBQ_CLIENT_KEY";
 const MANAGEMENT_URL: &str = "JOBQ_MANAGEMENT_URL";
 
+impl Client {
+    /// Connects to the URL in the environment variable `JOBQ_URL`, or to `sqlite://jobq.db` if it
+    /// is not set or empty, and logs the absolute path of that file. See
+    /// [`ClientBuilder::from_env`] for other variables.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::Client::from_env().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn from_env() -> Result<Self> {
+        ClientBuilder::from_env()?.connect().await
+    }
+}
+
 impl ClientBuilder {
     /// A builder for the URL in the environment variable `JOBQ_URL`, or for `sqlite://jobq.db` if
     /// it is not set or empty.
@@ -27,6 +47,13 @@ impl ClientBuilder {
     /// [`client_certificate_files`](Self::client_certificate_files).
     ///
     /// `JOBQ_MANAGEMENT_URL` may be the URL for [`management`](Self::management).
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = jobq::ClientBuilder::from_env()?.namespace("shop").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -3,6 +3,7 @@
 mod administer;
 pub(crate) mod builder;
 mod certificates;
+mod close;
 mod declare;
 mod doctor;
 mod enqueue;
@@ -33,7 +34,6 @@ pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 use self::declare::{Declared, JobKind};
 use self::observer::Observer;
 pub(crate) use self::outgoing::Hooks;
-use crate::background;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -116,23 +116,26 @@ impl Client {
         Self::builder(url).connect().await
     }
 
-    /// Connects to the URL in the environment variable `JOBQ_URL`, or to `sqlite://jobq.db` if it
-    /// is not set or empty, and logs the absolute path of that file. See
-    /// [`ClientBuilder::from_env`] for other variables.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect`](Self::connect).
-    pub async fn from_env() -> Result<Self> {
-        ClientBuilder::from_env()?.connect().await
-    }
-
     /// A builder for a client with other settings.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = jobq::Client::builder("sqlite::memory:").timeout("5s").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(url: impl AsRef<str>) -> ClientBuilder {
         ClientBuilder::new(url.as_ref())
     }
 
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
+    ///
+    /// ```
+    /// # fn example(engine: std::sync::Arc<dyn jobq::engine::Engine>) {
+    /// let client = jobq::Client::with_engine(engine, "shop");
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
         Self::new(engine, namespace.into(), &program(), Hooks::default(), None)
@@ -318,33 +321,6 @@ impl Client {
     #[track_caller]
     pub fn publish_event<E: Event>(&self, event: &E) -> Publish {
         self.publish(E::TOPIC, event)
-    }
-
-    /// Closes the connection. Pools on this client end too, and their jobs in flight are released.
-    /// Every later call of this client or a clone fails as [`Closed`](crate::ErrorKind::Closed).
-    pub async fn close(&self) {
-        let closing = async {
-            self.engine().close().await;
-            self.shared.closed.cancel();
-            Ok::<_, Error>(())
-        };
-        // A forked process has nothing to close.
-        let _ = background::call(closing).await;
-    }
-
-    /// Waits until this client or a clone is [closed](Self::close), for what has to end with it.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> jobq::Result<()> {
-    /// # let client = jobq::Client::connect("sqlite::memory:").await?;
-    /// let other = client.clone();
-    /// let (_, ()) = tokio::join!(client.close(), other.closed());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn closed(&self) {
-        self.shared.closed.cancelled().await;
     }
 
     pub(crate) fn namespace(&self) -> &str {

@@ -29,6 +29,20 @@ impl<T: Into<String>> IntoTopic for T {}
 
 /// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
 /// made from the event.
+///
+/// ```
+/// use jobq::{Client, JobId};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// # let client = Client::connect("sqlite::memory:").await?;
+/// let event = serde_json::json!({"user_id": 7});
+/// let publish = client.publish("user.created", &event).delay("10m").expires_in("1h");
+/// let id = publish.header("tenant", "acme").id(JobId::of_key("user-7")).await?;
+/// assert_eq!(id, JobId::of_key("user-7"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "an event is published only when this is awaited"]
 pub struct Publish {
@@ -71,6 +85,16 @@ impl Publish {
     /// Delivers the event at this time, by the clock of this process; a time in the past means now.
     /// The last of `delay` and `at` counts. On RabbitMQ the limit of [`delay`](Self::delay)
     /// applies.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+    /// client.publish("sale.begins", &7).at(tomorrow).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn at(mut self, time: SystemTime) -> Self {
         self.times.at(time);
         self
@@ -88,6 +112,16 @@ impl Publish {
     /// topic. On RabbitMQ each mandatory event needs a channel of its own and costs many times as
     /// much as another event. An event with a delay, whose subscribers are not known yet, is an
     /// [invalid](crate::ErrorKind::Invalid) argument.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = jobq::Client::connect("sqlite::memory:").await?;
+    /// let published = client.publish("user.created", &7).mandatory().await;
+    /// assert!(published.is_err_and(|error| error.is_not_found())); // nobody subscribes
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mandatory(mut self) -> Self {
         self.mandatory = true;
         self

@@ -19,6 +19,16 @@ impl DeleteSubscriber {
     }
 
     /// Deletes its remaining jobs too, including failed ones.
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job(on = "user.*")] async fn audit(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let deleted = client.delete_subscriber::<Audit>().force().await?;
+    /// println!("{deleted} jobs were deleted with it");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn force(mut self) -> Self {
         self.force = true;
         self

@@ -98,6 +98,19 @@ impl JobsBuilder {
     }
 
     /// Sets the time at which the clock begins. Defaults to the current time.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// # use jobq::testing::Jobs;
+    /// # #[jobq::job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    /// let jobs = Jobs::new().register::<Mail>().starting_at(time).start().await;
+    /// assert_eq!(jobs.now(), time);
+    /// # }
+    /// ```
     pub fn starting_at(self, time: SystemTime) -> Self {
         self.clock.set(time);
         self
@@ -105,6 +118,21 @@ impl JobsBuilder {
 
     /// Counts a panic of a job as a failed attempt, as a pool does. By default a panic fails the
     /// test, since most panics in tests are failed assertions of fakes.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// #[jobq::job(retries = 1)]
+    /// async fn divide(by: u64) -> Result<(), jobq::BoxError> {
+    ///     println!("{}", 7 / by);
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let jobs = Jobs::new().allow_panics().register::<Divide>().start().await;
+    /// assert!(jobs.run(Divide { by: 0 }).await.retried_after().is_some());
+    /// # }
+    /// ```
     pub fn allow_panics(mut self) -> Self {
         self.allows_panics = true;
         self

@@ -77,6 +77,20 @@ impl Jobs {
     /// Runs the jobs that are due, in the order of their times, and those that they enqueue, until
     /// none is due. The clock stands still.
     ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn send_welcome(user_id: u64) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let jobs = Jobs::new().register::<SendWelcome>().start().await;
+    /// jobs.client().enqueue(SendWelcome { user_id: 7 }).await?;
+    /// let ran = jobs.drain().await;
+    /// assert!(ran.attempts()[0].is_completed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     ///
     /// If a job panics; after 10,000 attempts, with the jobs that ran most often.
@@ -89,6 +103,20 @@ impl Jobs {
     /// Moves the clock forward, a `Duration` or its text, such as `"3d"`, and runs each job at its
     /// time: delayed jobs, retries, snoozed jobs, events, and all that they enqueue. If the clock of
     /// tokio is paused, it moves as well.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn remind(user_id: u64) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Remind>().start().await;
+    /// jobs.client().enqueue(Remind { user_id: 7 }).delay("3d").await?;
+    /// assert!(jobs.advance("2d").await.attempts().is_empty());
+    /// jobs.advance("1d").await.all_completed();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     ///
@@ -129,6 +157,28 @@ impl Jobs {
     /// Runs an enqueued job twice, as after a lost acknowledgement: the same attempt is delivered
     /// again. The second end counts.
     ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    /// # use jobq::State;
+    /// #[job]
+    /// async fn count(runs: State<Arc<AtomicU32>>) -> Result<(), BoxError> {
+    ///     runs.fetch_add(1, Ordering::Relaxed);
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let runs = Arc::new(AtomicU32::new(0));
+    /// let jobs = Jobs::new().state(Arc::clone(&runs)).register::<Count>().start().await;
+    /// let id = jobs.client().enqueue(Count {}).await?;
+    /// jobs.deliver_twice(id).await.all_completed();
+    /// assert_eq!(runs.load(Ordering::Relaxed), 2); // this job is not idempotent
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     ///
     /// If a job panics; if there is no such job, it is not due or has no function.
@@ -141,6 +191,21 @@ impl Jobs {
 
     /// Runs an enqueued job whose worker dies after the function has ended and before the
     /// acknowledgement: the job is ready again, as the same attempt.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn charge(order: u64) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Charge>().start().await;
+    /// let id = jobs.client().enqueue(Charge { order: 7 }).await?;
+    /// jobs.crash_before_ack(id).await;
+    /// let ran = jobs.drain().await;
+    /// assert_eq!(ran.attempts()[0].attempt(), 1); // the crash used up none
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     ///
@@ -220,6 +285,25 @@ impl Jobs {
     }
 
     /// The failed jobs of this type, the oldest first.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// #[job(retries = 0)]
+    /// async fn charge(order: u64) -> Result<(), BoxError> {
+    ///     Err("no money".into())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Charge>().start().await;
+    /// jobs.client().enqueue(Charge { order: 7 }).await?;
+    /// let ran = jobs.drain().await;
+    /// assert_eq!(ran.attempts()[0].error(), Some("no money"));
+    /// assert_eq!(jobs.failed::<Charge>()[0].error(), "no money");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn failed<J: Job>(&self) -> Vec<FailedJob> {
         let mut failed = self.memory.failed(queue_of::<J>());
@@ -229,6 +313,19 @@ impl Jobs {
     }
 
     /// The jobs of this type that are enqueued and have not run yet, in order.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn charge(order: u64) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Charge>().start().await;
+    /// jobs.client().enqueue(Charge { order: 7 }).await?;
+    /// assert_eq!(jobs.enqueued::<Charge>()[0].order, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     ///

@@ -27,6 +27,20 @@ use crate::job::{Envelope, JobId};
 /// import("https://example.com".into(), JobContext::for_test()).await
 /// # }
 /// ```
+///
+/// What it tells:
+///
+/// ```
+/// # use jobq::JobContext;
+/// let ctx = JobContext::for_test().with_attempt(2, 4).with_topic("user.created");
+/// assert_eq!((ctx.queue(), ctx.attempt(), ctx.max_attempts()), ("test", 2, 4));
+/// assert_eq!((ctx.topic(), ctx.header("tenant")), (Some("user.created"), None));
+/// assert_eq!(ctx.enqueued_by(), None); // else a program such as `shop-web`
+/// assert_eq!(ctx.due(), ctx.enqueued_at()); // it has no delay
+/// let late = ctx.now().duration_since(ctx.due()).unwrap_or_default();
+/// println!("job {} starts {late:?} late", ctx.id());
+/// assert_eq!((ctx.is_shutting_down(), ctx.cancellation()), (false, None));
+/// ```
 #[derive(Clone)]
 pub struct JobContext {
     envelope: Arc<Envelope>,
@@ -111,6 +125,13 @@ impl JobContext {
     }
 
     /// The same context for a job with this header.
+    ///
+    /// ```
+    /// use jobq::JobContext;
+    ///
+    /// let context = JobContext::for_test().with_header("tenant", "7");
+    /// assert_eq!(context.header("tenant"), Some("7"));
+    /// ```
     ///
     /// # Panics
     ///
@@ -254,6 +275,21 @@ impl JobContext {
 
     /// Whether the [shutdown](Self::shutting_down) of the pool has begun, for the loop of a plain
     /// `fn`.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job]
+    /// fn import(lines: Vec<String>, ctx: JobContext) -> Result<(), BoxError> {
+    ///     for line in lines {
+    ///         if ctx.is_shutting_down() {
+    ///             return Err(jobq::snooze("0s"))?; // another pool begins anew
+    ///         }
+    ///         println!("{line}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutdown.is_cancelled()
@@ -265,6 +301,23 @@ impl JobContext {
     /// An operator's cancelling leaves the function five seconds to end, and counts a success in
     /// that time. Otherwise an async job function is dropped at that moment and its result ignored;
     /// await this in tasks that it spawned, which are not dropped.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, job};
+    ///
+    /// #[job(timeout = "10m")]
+    /// async fn watch(url: String, ctx: JobContext) -> Result<(), BoxError> {
+    ///     tokio::spawn(async move {
+    ///         tokio::select! {
+    ///             () = ctx.cancelled() => println!("{url}: ended, {:?}", ctx.cancellation()),
+    ///             () = poll(&url) => {}
+    ///         }
+    ///     })
+    ///     .await?;
+    ///     Ok(())
+    /// }
+    /// # async fn poll(_: &str) {}
+    /// ```
     pub async fn cancelled(&self) {
         self.cancelled.token().cancelled().await;
     }

@@ -1,3 +1,4 @@
+mod examine;
 mod start;
 
 use std::future::Future;
@@ -9,17 +10,15 @@ use super::answers::PoolControl;
 use super::attempt::Attempt;
 use super::function::JobFunction;
 use super::layer::Next;
-use super::registry::{self, Queues, Registered, Registry};
+use super::registry::{Queues, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
 use super::signal::Signals;
 use crate::background;
-use crate::client::{Client, Doctor};
+use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::job::Outcome;
 use crate::period::{IntoPeriod, PeriodError};
-#[cfg(feature = "rabbitmq")]
-use crate::rabbitmq::Topology;
 
 /// The default shutdown timeout: the pool ends before the 30 s after which Kubernetes kills it.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
@@ -62,6 +61,14 @@ pub struct WorkerPool {
 
 impl WorkerPool {
     /// A pool without jobs.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # fn example(client: Client) {
+    /// let pool = WorkerPool::new(&client).register::<Mail>();
+    /// # }
+    /// ```
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
@@ -229,55 +236,18 @@ impl WorkerPool {
     ///
     /// A pool whose permissions on the broker forbid it warns at its start, and runs as with
     /// [`PoolControl::Off`].
+    ///
+    /// ```
+    /// # use jobq::{Client, PoolControl, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # fn example(client: Client) {
+    /// // It takes no orders but pauses.
+    /// let pool = WorkerPool::new(&client).register::<Mail>().control(PoolControl::Look);
+    /// # }
+    /// ```
     pub fn control(mut self, control: PoolControl) -> Self {
         self.control = control;
         self
-    }
-
-    /// Everything that the pool would declare on a RabbitMQ broker, whatever the engine of its
-    /// client. It needs no broker. Each line of its display form is one exchange, queue or binding.
-    ///
-    /// ```
-    /// # use jobq::{Client, WorkerPool, job};
-    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> jobq::Result<()> {
-    /// let client = Client::connect("sqlite::memory:").await?;
-    /// let topology = WorkerPool::new(&client).register::<Mail>().topology()?.to_string();
-    /// assert!(topology.contains("queue jobq:mail@failed"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
-    #[cfg(feature = "rabbitmq")]
-    pub fn topology(&self) -> Result<Topology> {
-        let queues = self.check()?;
-        Ok(Topology::from_queues(self.client.namespace(), &registry::specs(&queues)))
-    }
-
-    /// Looks for settings that weaken the guarantees of jobq, as [`Client::doctor`] does, for the
-    /// queues of this pool. The pool need not run.
-    ///
-    /// ```
-    /// # use jobq::{Client, WorkerPool, job};
-    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> jobq::Result<()> {
-    /// let client = Client::connect("sqlite::memory:").await?;
-    /// println!("{}", WorkerPool::new(&client).register::<Mail>().doctor()?.await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
-    pub fn doctor(&self) -> Result<Doctor> {
-        let queues = self.check()?;
-        Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
     }
 
     /// Runs the pool until the program gets SIGINT, SIGTERM or SIGHUP, then shuts it down. A second

@@ -173,6 +173,17 @@ impl RunningPool {
     /// Shuts the pool down: it takes no further jobs, lets running attempts finish for the shutdown
     /// timeout, cancels the rest and releases every unfinished job. No job loses an attempt.
     ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = Client::connect("sqlite::memory:").await?;
+    /// let running = WorkerPool::new(&client).register::<Mail>().spawn().await?;
+    /// running.shutdown().await
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
