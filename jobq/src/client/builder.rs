@@ -5,7 +5,6 @@ use super::Client;
 use super::outgoing::{Hooks, Outgoing};
 use crate::background;
 use crate::clock::Clock;
-use crate::credentials::{Credentials, CredentialsSource};
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, EngineOptions, Migrated};
@@ -209,45 +208,6 @@ impl ClientBuilder {
     pub fn timeout(mut self, timeout: impl IntoPeriod) -> Self {
         let read = timeout.into_period().map(|timeout| self.options.timeout = timeout);
         self.unread_timeout = read.err();
-        self
-    }
-
-    /// Sets the source of the credentials for the broker, in place of a user and a password in the
-    /// URL: OAuth 2.0 tokens, or users and passwords that a vault rotates. A closure that returns a
-    /// future is a source; see [`Credentials`].
-    ///
-    /// jobq asks the source before it opens a connection, and when two thirds of the time for which
-    /// the credentials are [valid](Secret::expires_in) have passed. All connections share the
-    /// answer. An open connection goes on with new credentials of the same user
-    /// (`connection.update_secret`), and is replaced for another user. If the source fails, it is
-    /// asked again after one second, later every 10 seconds, and the pool's
-    /// [health](crate::PoolHealth::credentials) has the error and the time that is left.
-    ///
-    /// The [management API](Self::management) gets the same credentials, unless its URL has a user.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use jobq::{Client, Secret};
-    ///
-    /// # use jobq::BoxError;
-    /// # async fn fetch() -> Result<(String, u64), BoxError> { Ok(("token".into(), 300)) }
-    /// # async fn example() -> jobq::Result<()> {
-    /// let client = Client::builder("amqps://mq.example.com")
-    ///     .credentials(|| async {
-    ///         let (token, seconds) = fetch().await?;
-    ///         Ok(Secret::token(token).expires_in(Duration::from_secs(seconds)))
-    ///     })
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// [`connect`](Self::connect) fails for a URL with a user or a password, and for a URL of a
-    /// file.
-    pub fn credentials(mut self, source: impl Credentials) -> Self {
-        self.options.credentials = Some(CredentialsSource::new(source));
         self
     }
 
