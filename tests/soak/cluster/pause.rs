@@ -346,7 +346,14 @@ impl<'c> Round<'c> {
 
     async fn until_done(&self, call: Call) {
         let calling = async { while !self.once(call).await {} };
-        assert!(timeout(LONG, calling).await.is_ok(), "{call:?} is not possible");
+        if timeout(LONG, calling).await.is_err() {
+            let list = ["list_consumers", "queue_name", "channel_pid", "consumer_tag", "--silent"];
+            let mut consumers = String::new();
+            for node in OTHERS {
+                consumers += &self.cluster.nodes()[node].ctl(&list).await;
+            }
+            panic!("{call:?} is not possible, with these consumers:\n{consumers}");
+        }
     }
 
     /// The queue is paused, or resumed.
