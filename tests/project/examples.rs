@@ -7,6 +7,9 @@ use std::process::Command;
 use jobq_tests::broker;
 use jobq_tests::files::Directory;
 
+/// The example that is a package of its own.
+const QUICKSTART: &str = "quickstart";
+
 /// Runs an example that takes a URL, on a file without one, and gives its lines without their
 /// times.
 fn run(example: &str, url: Option<&str>) -> Vec<String> {
@@ -37,7 +40,8 @@ fn output(example: &str, url: Option<&str>) -> (Vec<String>, bool) {
 pub(crate) fn command(example: &str, folder: &Directory, url: Option<&str>) -> Command {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--locked", "--example", example, "--manifest-path"]);
+    let selected = if example == QUICKSTART { "-p" } else { "--example" };
+    command.args(["run", "--quiet", "--locked", selected, example, "--manifest-path"]);
     command.arg(manifest).current_dir(folder.path()).env_remove("JOBQ_URL");
     // `ring` is built anew, and all that uses it, where Cargo finds variables of another package.
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
@@ -178,12 +182,12 @@ fn dashboard_in_memory() {
 
 #[test]
 fn quickstart_on_a_file() {
-    check_quickstart(&run("quickstart", None));
+    check_quickstart(&run(QUICKSTART, None));
 }
 
 #[tokio::test]
 async fn quickstart_on_rabbitmq() {
-    check_quickstart(&run("quickstart", Some(&broker::shared().await)));
+    check_quickstart(&run(QUICKSTART, Some(&broker::shared().await)));
 }
 
 #[test]

@@ -39,3 +39,9 @@ fn the_command_compiles_few_packages() {
     let count = packages("jobq-cli", &[]);
     assert!(count <= 278, "{count} packages, at most 278");
 }
+
+/// The first command of the README compiles jobq and the program, and nothing else.
+#[test]
+fn the_quickstart_compiles_no_more_than_jobq() {
+    assert_eq!(packages("quickstart", &[]), packages("jobq", &[]) + 1);
+}
