@@ -165,6 +165,7 @@ fn options(namespace: &str) -> EngineOptions {
         certificates: Certificates::default(),
         management: None,
         keeps_schema: false,
+        fail_fast_after: None,
         is_lazy: false,
     }
 }

@@ -22,6 +22,9 @@ use crate::rabbitmq::errors::{NOT_FOUND, refusal};
 /// The pause before a declaration is repeated.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// The words for declaring in errors.
+pub(crate) const DECLARING: &str = "declaring queues";
+
 /// Declares new requirements.
 #[derive(Debug)]
 pub(crate) struct Declarer {
@@ -48,7 +51,7 @@ impl Declarer {
             return Ok(());
         }
         // The time limit includes the wait for concurrent declarations.
-        let declared = self.broker.within_each("declaring queues", &self.answered, async {
+        let declared = self.broker.within_each(DECLARING, &self.answered, async {
             let turn = self.turn.lock().await;
             if self.known.covers(&wanted) {
                 return Ok(None);

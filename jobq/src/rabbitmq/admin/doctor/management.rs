@@ -325,6 +325,7 @@ mod tests {
             certificates: Certificates::default(),
             management: None,
             keeps_schema: false,
+            fail_fast_after: None,
             is_lazy: false,
         };
         Management::new(&ManagementUrl(url.to_owned()), &address, &options)
