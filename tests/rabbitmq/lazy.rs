@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, Error, ErrorKind, State, WorkerPool, job};
 use jobq_tests::broker::Broker;
+use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::test_store::{DEADLINE, soon, until};
 use tokio::sync::mpsc;
 
@@ -106,6 +107,62 @@ async fn calls_fail_fast_while_the_broker_is_down() {
     running.shutdown().await.unwrap();
     assert_eq!(ran.get("ann"), Some(&1));
     assert_eq!(ran.get("cid"), None, "what was refused is not enqueued");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_has_its_own_timeout() {
+    let test = "a_call_has_its_own_timeout";
+    let Some(broker) = Broker::to_kill(test).await else {
+        return;
+    };
+    let proxy = Proxy::to(&broker.url()).await;
+    let greet = |name: &str| Greet { name: name.into() };
+    let patient = Client::builder(proxy.url()).timeout(DEADLINE).connect().await.unwrap();
+    patient.enqueue(greet("ann")).timeout("50s").await.unwrap();
+
+    // Nothing comes back: what was sent may be there.
+    proxy.freeze(Toward::Client);
+    let check = |error: Error, maybe: bool| {
+        assert!(error.is_timeout() && error.maybe_enqueued() == maybe, "{maybe}: {error:?}");
+        assert!(error.to_string().contains("in 200ms"), "{error}");
+    };
+    let call = patient.enqueue(greet("bea")).timeout("200ms").into_future();
+    check(soon("an answer", call).await.unwrap_err(), true);
+    let call = patient.enqueue_named("greet", "greet", &greet("bea")).timeout("200ms");
+    check(soon("an answer", call.into_future()).await.unwrap_err(), true);
+    let call = patient.publish("user.created", &7).timeout("200ms").into_future();
+    check(soon("an answer", call).await.unwrap_err(), true);
+    // More than can be sent without a confirm.
+    let many = (0..3_000).map(|_| greet("cid"));
+    let call = patient.enqueue_all(many).timeout("200ms").into_future();
+    let error = soon("an answer", call).await.unwrap_err();
+    assert!(error.accepted().is_empty() && !error.unknown().is_empty(), "{error}");
+    assert_eq!(error.refused().len() + error.unknown().len(), 3_000);
+    for (_, error) in error.refused() {
+        check(error.clone(), false);
+    }
+
+    // Without a connection nothing is sent.
+    proxy.refuse(true);
+    proxy.cut(Cut::Reset).await;
+    until("the end of the connection", async || {
+        let error = patient.enqueue(greet("dan")).timeout("200ms").await.unwrap_err();
+        (error.is_timeout() && !error.maybe_enqueued()).then_some(())
+    })
+    .await;
+    let error = patient.enqueue(greet("dan")).timeout("0s").await.unwrap_err();
+    assert!(error.is_invalid(), "{error:?}");
+
+    // Longer than the client's.
+    let url = format!("{}?connection_timeout=20000", proxy.url());
+    let hasty = Client::builder(url).timeout("100ms").connect_lazy().await.unwrap();
+    assert!(hasty.enqueue(greet("eve")).await.unwrap_err().is_timeout());
+    let waiting = hasty.enqueue(greet("fay")).timeout(DEADLINE).into_future();
+    let waiting = tokio::spawn(waiting);
+    assert!(hasty.enqueue(greet("eve")).await.unwrap_err().is_timeout());
+    proxy.thaw();
+    proxy.refuse(false);
+    soon("the broker", waiting).await.unwrap().unwrap();
 }
 
 #[tokio::test]

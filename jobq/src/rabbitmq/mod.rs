@@ -213,7 +213,7 @@ impl Engine for Rabbit {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().solo().events()
+        Capabilities::new().solo().events().call_limits()
     }
 
     fn system(&self) -> &'static str {
