@@ -85,7 +85,8 @@ impl Times {
 
     /// The limit of the call, which begins now.
     pub(super) fn limit(&self) -> Option<CallLimit> {
-        self.timeout.map(CallLimit::new)
+        // By jobq's clock: that of the program may be paused.
+        self.timeout.map(|timeout| background::entered(|| CallLimit::new(timeout)))
     }
 
     pub(super) fn is_now(&self) -> bool {
@@ -239,10 +240,10 @@ macro_rules! time_options {
         /// Sets how long this call waits for the broker or the file, instead of the client's
         /// [`timeout`](crate::ClientBuilder::timeout): a `Duration`, or its text. It includes the
         /// declaration of the queue and, of many jobs, all of them. The error is a
-        /// [timeout](crate::ErrorKind::Timeout), and [`maybe_enqueued`](crate::Error::maybe_enqueued)
-        /// tells whether the job may be there. Another process that locks a file is waited for no
-        /// longer than the client's timeout. Zero is an [invalid](crate::ErrorKind::Invalid)
-        /// argument.
+        /// [timeout](crate::ErrorKind::Timeout), which tells whether the job may be there
+        /// ([`maybe_enqueued`](crate::Error::maybe_enqueued)). Another process that locks a file is
+        /// waited for no longer than the client's timeout. Zero is an
+        /// [invalid](crate::ErrorKind::Invalid) argument.
         ///
         /// ```
         /// # use jobq::{Client, job};

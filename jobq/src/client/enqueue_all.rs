@@ -125,8 +125,8 @@ impl<'j> EnqueueAll<'j> {
     }
 }
 
-/// The jobs of a call that the engine did not answer: those that it had taken, which may be stored, and
-/// so many others.
+/// The jobs of a call that the engine did not answer: those that it had taken, which may be stored,
+/// and so many others.
 fn late(taken: usize, left: usize, limit: Option<Duration>) -> Vec<NotPushed> {
     let error = unanswered("storing many jobs", limit.unwrap_or_default());
     let maybe = error.clone().and_maybe_enqueued();

@@ -84,8 +84,8 @@ impl Publish {
         self
     }
 
-    /// Sets how long this call waits for the broker or the file, instead of the client's timeout: see
-    /// [`Enqueue::timeout`](crate::Enqueue::timeout).
+    /// Sets how long this call waits for the broker or the file, instead of the client's timeout:
+    /// see [`Enqueue::timeout`](crate::Enqueue::timeout).
     pub fn timeout(mut self, limit: impl IntoPeriod) -> Self {
         self.times.timeout(limit);
         self
@@ -160,7 +160,9 @@ impl Publish {
         let publishing = engine.publish(event, self.mandatory);
         match self.times.limit() {
             None => background::call(publishing).await,
-            Some(limit) => background::call(within(limit, &self.client, publishing)).await,
+            Some(limit) => {
+                background::call(Box::pin(within(limit, &self.client, publishing))).await
+            }
         }
     }
 }

@@ -199,8 +199,8 @@ pub struct Capabilities {
     pub events: bool,
     /// The size limit of a payload, in bytes.
     pub largest_payload: usize,
-    /// Whether it ends a call at its [`CallLimit`], and tells whether the job may be stored. A client
-    /// does not wait longer for another engine, and then says that the job may be.
+    /// Whether it ends a call at its [`CallLimit`], and tells whether the job may be stored. A
+    /// client does not wait longer for another engine, and then says that the job may be.
     pub call_limits: bool,
 }
 

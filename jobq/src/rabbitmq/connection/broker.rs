@@ -124,7 +124,7 @@ impl Broker {
         doing: &str,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.patiently(doing, self.in_time(doing, work)).await
+        self.patiently(doing, Box::pin(self.in_time(doing, work))).await
     }
 
     /// A call that ends with the [`patience`](Self::patience).

@@ -44,7 +44,7 @@ impl Patience {
         {
             return;
         }
-        pending().await
+        pending::<()>().await;
     }
 
     /// The error of a call that fails at once, with the reason for the want of a connection.

@@ -12,9 +12,9 @@ use crate::engine::{CallLimit, NotPushed};
 use crate::error::Result;
 use crate::rabbitmq::message::properties::Message;
 
-/// Messages published in order, with a limited number of unconfirmed ones. The client's timeout covers
-/// the time without progress, whatever the number of messages, and the limit of a call all its time. After it nothing more is sent, since its
-/// answer would not be awaited.
+/// Messages published in order, with a limited number of unconfirmed ones. The client's timeout
+/// covers the time without progress, whatever the number of messages, and the limit of a call all
+/// its time. After it nothing more is sent, since its answer would not be awaited.
 pub(crate) struct Batch<'p> {
     publisher: &'p Publisher,
     /// The number of messages so far.

@@ -115,8 +115,8 @@ impl Sender {
         }
     }
 
-    /// The connection, once there is one that the broker reads from; `None` once it is closed, or all
-    /// publishers are dropped. Meanwhile the patience of callers may end.
+    /// The connection, once there is one that the broker reads from; `None` once it is closed, or
+    /// all publishers are dropped. Meanwhile the patience of callers may end.
     async fn up(&mut self) -> Option<Arc<ConnectionEpoch>> {
         let link = self.link.clone();
         let refusing = async {
