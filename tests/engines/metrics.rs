@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use jobq::engine::Settlement;
 use jobq::engine::conformance::{DEADLINE, EngineExt as _};
-use jobq::{BoxError, ErrorKind, State, job};
+use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::broker;
 use jobq_tests::proxy::{Cut, Proxy};
@@ -15,12 +15,14 @@ use jobq_tests::raw::Raw;
 use jobq_tests::scraped::Scraped;
 use jobq_tests::test_store::{Hasty, Scripted, Step, Store, TestStore, soon, until};
 use lapin::BasicProperties;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 both_engines!(each_figure_is_what_happened, levels_rise_and_fall);
 
-fn recorder() -> PrometheusRecorder {
-    PrometheusBuilder::new().set_buckets(&[0.1, 60.0]).unwrap().build_recorder()
+/// Has this process record. Each test is a process of its own.
+fn record() -> PrometheusHandle {
+    let builder = PrometheusBuilder::new().set_buckets(&[0.1, 60.0]).unwrap();
+    builder.install_recorder().expect("there is no other: `cargo nextest run`, or one test alone")
 }
 
 fn scrape(handle: &PrometheusHandle) -> Scraped {
@@ -70,10 +72,7 @@ mod foreign {
 }
 
 async fn each_figure_is_what_happened(store: Store) {
-    let recorder = recorder();
-    let handle = recorder.handle();
-    // Handles are made in this thread.
-    let _recording = metrics::set_default_local_recorder(&recorder);
+    let handle = record();
     let mut test = TestStore::on(store).await;
 
     test.enqueue([Step::Succeed]).await;
@@ -194,9 +193,7 @@ async fn endless(end: State<Arc<AtomicBool>>) -> Result<(), BoxError> {
 }
 
 async fn levels_rise_and_fall(store: Store) {
-    let recorder = recorder();
-    let handle = recorder.handle();
-    let _recording = metrics::set_default_local_recorder(&recorder);
+    let handle = record();
     let mut test = TestStore::on(store).await;
     let level = async |series: &str, value: u64| {
         until(series, async || (scrape(&handle).count(series) == value).then_some(())).await;
@@ -241,9 +238,7 @@ async fn levels_rise_and_fall(store: Store) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_connections_and_what_they_lose_are_counted() {
-    let recorder = recorder();
-    let handle = recorder.handle();
-    let _recording = metrics::set_default_local_recorder(&recorder);
+    let handle = record();
     let value = |series: &str| scrape(&handle).count(series);
     let broker = broker::shared().await;
     let proxy = Proxy::to(&broker).await;
@@ -280,4 +275,60 @@ async fn lost_connections_and_what_they_lose_are_counted() {
     let completed = "jobq_attempts_total{queue=scripted,job=scripted,outcome=completed}";
     assert_eq!(value(completed), 1, "the redelivery is settled by the outcome of the run");
     assert_eq!(value("jobq_unrecorded_total"), 1);
+}
+
+/// Jobs of eleven queues.
+mod eleven {
+    use super::{BoxError, job};
+
+    macro_rules! jobs {
+        ($($name:ident)*) => {
+            $(
+                #[job]
+                pub(super) async fn $name() -> Result<(), BoxError> {
+                    Ok(())
+                }
+            )*
+        };
+    }
+
+    jobs!(q1 q2 q3 q4 q5 q6 q7 q8 q9 q10 q11);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_histogram_begins_with_its_first_value() {
+    use eleven::{Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8, Q9, Q10, Q11};
+
+    let handle = record();
+    let client = Client::connect("sqlite::memory:").await.unwrap();
+    let pool = WorkerPool::new(&client).register::<Q1>().register::<Q2>().register::<Q3>();
+    let pool = pool.register::<Q4>().register::<Q5>().register::<Q6>().register::<Q7>();
+    let pool = pool.register::<Q8>().register::<Q9>().register::<Q10>().register::<Q11>();
+    let running = pool.spawn().await.unwrap();
+    let histograms = || -> Vec<String> {
+        let text = handle.render();
+        let counts = text.lines().filter(|line| line.contains("_seconds_count"));
+        counts.map(|line| line.replace('"', "")).collect()
+    };
+    assert_eq!(histograms(), Vec::<String>::new());
+    let text = handle.render();
+    for zero in [
+        r#"jobq_attempts_total{queue="q11",job="q11",outcome="failed"} 0"#,
+        r#"jobq_failed_total{queue="q11",job="unknown",reason="unknown-job"} 0"#,
+        r#"jobq_published_total{result="accepted"} 0"#,
+    ] {
+        assert!(text.contains(zero), "no {zero} in\n{text}");
+    }
+
+    client.enqueue(Q7 {}).await.unwrap();
+    let begun = [
+        "jobq_attempt_duration_seconds_count{queue=q7,job=q7,outcome=completed} 1",
+        "jobq_enqueue_duration_seconds_count{queue=q7} 1",
+        "jobq_wait_seconds_count{queue=q7} 1",
+    ];
+    until("the first values", async || (histograms().len() == begun.len()).then_some(())).await;
+    let mut found = histograms();
+    found.sort_unstable();
+    assert_eq!(found, begun);
+    running.shutdown().await.unwrap();
 }

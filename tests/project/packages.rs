@@ -5,14 +5,19 @@ use std::process::Command;
 
 /// The packages that `cargo` compiles for a package with these features, itself included.
 fn packages(package: &str, arguments: &[&str]) -> usize {
+    listed(package, "{p}", arguments).len()
+}
+
+/// The packages that `cargo` compiles for a package, in this format.
+fn listed(package: &str, format: &str, arguments: &[&str]) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     cargo.args(["tree", "-p", package, "-e", "normal,build", "--prefix", "none", "--locked"]);
-    let output = cargo.args(arguments).output().expect("cargo runs");
+    let output = cargo.args(["--format", format]).args(arguments).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("names are UTF-8");
     let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
-    lines.filter(|line| !line.is_empty()).collect::<BTreeSet<_>>().len()
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 /// The most packages, which is what there are and a few: a library may split in two. Whoever needs
@@ -38,4 +43,22 @@ fn a_program_compiles_few_packages() {
 fn the_command_compiles_few_packages() {
     let count = packages("jobq-cli", &[]);
     assert!(count <= 278, "{count} packages, at most 278");
+}
+
+/// The first command of the README compiles jobq and the program, and nothing else.
+#[test]
+fn the_quickstart_compiles_no_more_than_jobq() {
+    assert_eq!(packages("quickstart", &[]), packages("jobq", &[]) + 1);
+}
+
+/// Beside `cargo build`, tests compile jobq alone once more: with other features, or another package,
+/// all that depends on it would be, too.
+#[test]
+fn the_test_kit_needs_nothing_below_jobq() {
+    let below = |arguments| {
+        let mut packages = listed("jobq", "{p} with {f}", arguments);
+        packages.retain(|package| !package.starts_with("jobq v"));
+        packages
+    };
+    assert_eq!(below(&["--features", "testing"]), below(&[]));
 }

@@ -122,6 +122,36 @@ async fn a_locked_file_is_waited_for_and_then_told() {
     assert_says(&refusal(&path).await, ErrorKind::Timeout, &["is locked by another process"]);
 }
 
+#[tokio::test]
+async fn a_call_with_a_timeout_waits_no_longer_for_a_locked_file() {
+    let directory = Directory::new();
+    let url = directory.url("jobs.db");
+    let client = Client::connect(&url).await.unwrap();
+    client.declare::<Scripted>().await.unwrap();
+    let holder = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let job = || Scripted { steps: vec![Step::Succeed] };
+    let call = client.enqueue(job()).timeout("100ms").into_future();
+    let error = soon("an answer", call).await.unwrap_err();
+    assert_says(&error, ErrorKind::Timeout, &["no answer in 100ms"]);
+    assert!(error.maybe_enqueued(), "it is on its way");
+    let call = client.publish("user.created", &7).timeout("100ms").into_future();
+    assert!(soon("an answer", call).await.unwrap_err().maybe_enqueued());
+    // Two batches are on their way.
+    let call = client.enqueue_all((0..5_000).map(|_| job())).timeout("100ms").into_future();
+    let error = soon("an answer", call).await.unwrap_err();
+    let (refused, unknown) = (error.refused().len(), error.unknown().len());
+    assert_eq!((error.accepted().len(), refused + unknown), (0, 5_000));
+    assert!(unknown > 0 && refused > 0, "{error}");
+
+    holder.execute_batch("ROLLBACK").unwrap();
+    let all = u64::try_from(unknown).unwrap() + 1;
+    eventually("those on their way", all.into(), || async {
+        client.counts("scripted").await.unwrap().ready
+    })
+    .await;
+}
+
 /// A process that only looks waits for nobody, and nobody waits for it.
 #[tokio::test]
 async fn a_locked_file_is_read() {

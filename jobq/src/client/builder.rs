@@ -33,6 +33,8 @@ pub struct ClientBuilder {
     trace: Trace,
     /// The error of a timeout whose text is no duration.
     unread_timeout: Option<PeriodError>,
+    /// That of [`fail_fast_after`](Self::fail_fast_after).
+    unread_fail_fast: Option<PeriodError>,
     pub(super) options: EngineOptions,
 }
 
@@ -48,6 +50,7 @@ impl ClientBuilder {
             credentials: None,
             management: None,
             keeps_schema: false,
+            fail_fast_after: None,
             is_lazy: false,
         };
         Self {
@@ -57,6 +60,7 @@ impl ClientBuilder {
             propagation: None,
             trace: Trace::default(),
             unread_timeout: None,
+            unread_fail_fast: None,
             options,
         }
     }
@@ -211,6 +215,34 @@ impl ClientBuilder {
         self
     }
 
+    /// Makes calls fail without waiting for their [`timeout`](Self::timeout) while there has been no
+    /// connection for longer than this, or the broker has not read from it because of an alarm, for
+    /// example so that a web service sheds its requests. The error is a
+    /// [timeout](crate::ErrorKind::Timeout) with the reason, and a job of the call is certainly not
+    /// enqueued. A job that was sent before the alarm waits for its answer until the timeout. Calls
+    /// succeed again as soon as the broker is back. Jobs of pools are not affected: what they record
+    /// waits. Defaults to off. A file ignores it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = jobq::Client::builder("amqp://localhost:1")
+    ///     .fail_fast_after("100ms")
+    ///     .connect_lazy()
+    ///     .await?;
+    /// // Nothing listens there; the timeout is 30 s.
+    /// let error = client.counts("mail").await.unwrap_err();
+    /// assert_eq!(error.kind(), jobq::ErrorKind::Timeout);
+    /// assert!(error.to_string().contains("out of reach for longer than 100ms"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fail_fast_after(mut self, limit: impl IntoPeriod) -> Self {
+        let read = limit.into_period().map(|limit| self.options.fail_fast_after = Some(limit));
+        self.unread_fail_fast = read.err();
+        self
+    }
+
     /// Sets the URL of the broker's management API, such as `http://localhost:15672` (with TLS
     /// `https://...:15671`), for information that AMQP does not have. Pools read the policies of
     /// their queues from it when they start; the [`doctor`](Client::doctor) reads policies,
@@ -312,6 +344,9 @@ impl ClientBuilder {
         setting::check("the namespace", &self.options.namespace)?;
         if let Some(problem) = &self.unread_timeout {
             return Err(Error::invalid(format!("the timeout of the client: {problem}")));
+        }
+        if let Some(problem) = &self.unread_fail_fast {
+            return Err(Error::invalid(format!("`fail_fast_after` of the client: {problem}")));
         }
         let management = self.options.management.as_ref();
         management.map_or(Ok(()), |url| setting::check("the URL of the management API", &url.0))

@@ -2,6 +2,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::time::timeout_at;
 use tracing::Instrument as _;
 
 use super::observer::Sending;
@@ -9,6 +10,7 @@ use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::clock::Clock;
+use crate::engine::{CallLimit, unanswered};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, Headers, Job, JobId, Payload};
 use crate::period::{IntoPeriod, PeriodError};
@@ -19,6 +21,7 @@ use crate::retry;
 pub(super) struct Times {
     start: Start,
     expires_in: Option<Duration>,
+    timeout: Option<Duration>,
     /// The error of the first text that is no duration.
     problem: Option<PeriodError>,
 }
@@ -55,6 +58,10 @@ impl Times {
         self.expires_in = self.read(limit).or(self.expires_in);
     }
 
+    pub(super) fn timeout(&mut self, limit: impl IntoPeriod) {
+        self.timeout = self.read(limit).or(self.timeout);
+    }
+
     fn read(&mut self, period: impl IntoPeriod) -> Option<Duration> {
         match period.into_period() {
             Ok(period) => Some(period),
@@ -65,9 +72,21 @@ impl Times {
         }
     }
 
-    /// Returns an error if a text was no duration.
+    /// Returns an error if a text was no duration, or the call has no time.
     pub(super) fn check(&self) -> Result<()> {
-        self.problem.as_ref().map_or(Ok(()), |problem| Err(Error::invalid(problem.to_string())))
+        if let Some(problem) = &self.problem {
+            return Err(Error::invalid(problem.to_string()));
+        }
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Error::invalid("the timeout of the call is zero; set a longer one"));
+        }
+        Ok(())
+    }
+
+    /// The limit of the call, which begins now.
+    pub(super) fn limit(&self) -> Option<CallLimit> {
+        // By jobq's clock: that of the program may be paused.
+        self.timeout.map(|timeout| background::entered(|| CallLimit::new(timeout)))
     }
 
     pub(super) fn is_now(&self) -> bool {
@@ -87,6 +106,29 @@ impl Times {
         let due = now.checked_add(delay).filter(|_| !delay.is_zero());
         Moments { now, due, delay, expires_at: self.expires_in.or(limit).and_then(end) }
     }
+}
+
+/// Awaits a call of an engine for no longer than this. `None` if the engine did not answer.
+pub(super) async fn answered<T>(
+    limit: CallLimit,
+    client: &Client,
+    call: impl Future<Output = T>,
+) -> Option<T> {
+    let call = limit.of(call);
+    if client.engine().capabilities().call_limits {
+        return Some(call.await);
+    }
+    timeout_at(limit.end(), call).await.ok()
+}
+
+/// [`answered`], for one job or event.
+pub(super) async fn within(
+    limit: CallLimit,
+    client: &Client,
+    call: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let late = || Err(unanswered("storing it", limit.limit()).and_maybe_enqueued());
+    answered(limit, client, call).await.unwrap_or_else(late)
 }
 
 /// The headers of a builder, or the first error.
@@ -195,6 +237,27 @@ macro_rules! time_options {
             self
         }
 
+        /// Sets how long this call waits for the broker or the file, instead of the client's
+        /// [`timeout`](crate::ClientBuilder::timeout): a `Duration`, or its text. It includes the
+        /// declaration of the queue and, of many jobs, all of them. The error is a
+        /// [timeout](crate::ErrorKind::Timeout), which tells whether the job may be there
+        /// ([`maybe_enqueued`](crate::Error::maybe_enqueued)). Another process that locks a file is
+        /// waited for no longer than the client's timeout. Zero is an
+        /// [invalid](crate::ErrorKind::Invalid) argument.
+        ///
+        /// ```
+        /// # use jobq::{Client, job};
+        /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// client.enqueue(Remind { user_id: 7 }).timeout("2s").await?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn timeout(mut self, limit: impl IntoPeriod) -> Self {
+            self.times.timeout(limit);
+            self
+        }
+
         /// Sets a header, which stays with the job when an attempt is retried, the job fails, or
         /// the failed job is retried. [`JobContext::header`](crate::JobContext::header) and
         /// [`FailedJob::header`](crate::FailedJob::header) return it. A header that
@@ -270,7 +333,14 @@ impl Enqueue {
         let span = sending.span();
         let job = span.in_scope(|| self.job(id, &sending));
         let answer = match job {
-            Ok(job) => self.push(job).instrument(span).await,
+            Ok(job) => match self.times.limit() {
+                None => background::call(self.push(job)).instrument(span).await,
+                Some(limit) => {
+                    // Apart, so that a call without one is no larger.
+                    let call = Box::pin(within(limit, &self.client, self.push(job)));
+                    background::call(call).instrument(span).await
+                }
+            },
             Err(error) => Err(error),
         };
         sending.answered(&answer);
@@ -293,13 +363,11 @@ impl Enqueue {
         Ok(envelope((kind, times), client, id, payload, headers))
     }
 
-    fn push(&self, job: Envelope) -> impl Future<Output = Result<()>> + Send {
-        background::call(async move {
-            if !self.client.has_declared(&self.kind) {
-                self.client.declare_kind(&self.kind).await?;
-            }
-            self.client.engine().push(job).await.map(drop)
-        })
+    async fn push(&self, job: Envelope) -> Result<()> {
+        if !self.client.has_declared(&self.kind) {
+            self.client.declare_kind(&self.kind).await?;
+        }
+        self.client.engine().push(job).await.map(drop)
     }
 }
 

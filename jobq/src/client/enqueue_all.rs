@@ -1,16 +1,17 @@
-use std::fmt;
 use std::panic::Location;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+use std::{fmt, iter};
 
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
-use super::enqueue::{SetHeaders, Times, envelope, time_options};
+use super::enqueue::{SetHeaders, Times, answered, envelope, time_options};
 use super::observer::SendingAll;
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
-use crate::engine::NotPushed;
+use crate::engine::{NotPushed, unanswered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Headers, Job, JobId, Payload};
 use crate::period::IntoPeriod;
@@ -66,9 +67,15 @@ impl<'j> EnqueueAll<'j> {
             Ok(headers) => (headers, Ok(())),
             Err(error) => (Headers::new(), Err(error)),
         };
-        let ready = match checked {
-            Ok(()) => client.declare_kind(&kind).await,
-            Err(error) => Err(error),
+        let limit = times.limit();
+        let ready = match (checked, limit) {
+            (Ok(()), None) => client.declare_kind(&kind).await,
+            (Ok(()), Some(limit)) => {
+                let declaring = Box::pin(answered(limit, &client, client.declare_kind(&kind)));
+                let late = || Err(unanswered("declaring the queue", limit.limit()));
+                background::call(async { declaring.await.unwrap_or_else(late) }).await
+            }
+            (Err(error), _) => Err(error),
         };
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
@@ -87,13 +94,27 @@ impl<'j> EnqueueAll<'j> {
             Ok(()) => {
                 // The program's iterator runs in the program's runtime.
                 let program = Handle::try_current().ok();
-                let mut jobs = std::iter::from_fn(|| {
+                let taken = AtomicUsize::new(0);
+                let mut jobs = iter::from_fn(|| {
                     let _entered = program.as_ref().map(Handle::enter);
-                    jobs.next()
+                    jobs.next().inspect(|_| _ = taken.fetch_add(1, Ordering::Relaxed))
                 });
-                let pushing = async { Ok(client.engine().push_all(&mut jobs).await) };
+                let pushing = async {
+                    let pushing = client.engine().push_all(&mut jobs);
+                    Ok(match limit {
+                        None => Some(pushing.await),
+                        Some(limit) => Box::pin(answered(limit, &client, pushing)).await,
+                    })
+                };
                 let pushed: Result<_> = background::call(pushing).await;
-                pushed.unwrap_or_else(|error| jobs.map(|_| error.clone()).enumerate().collect())
+                match pushed {
+                    Ok(Some(not_pushed)) => not_pushed,
+                    Ok(None) => {
+                        let taken = taken.load(Ordering::Relaxed);
+                        late(taken, jobs.count(), limit.map(|limit| limit.limit()))
+                    }
+                    Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
+                }
             }
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
@@ -102,6 +123,15 @@ impl<'j> EnqueueAll<'j> {
         }
         Err(EnqueueAllError::of(ids, unwritten, not_pushed))
     }
+}
+
+/// The jobs of a call that the engine did not answer: those that it had taken, which may be stored,
+/// and so many others.
+fn late(taken: usize, left: usize, limit: Option<Duration>) -> Vec<NotPushed> {
+    let error = unanswered("storing many jobs", limit.unwrap_or_default());
+    let maybe = error.clone().and_maybe_enqueued();
+    let errors = iter::repeat_n(maybe, taken).chain(iter::repeat_n(error, left));
+    errors.enumerate().collect()
 }
 
 impl fmt::Debug for EnqueueAll<'_> {
@@ -235,5 +265,13 @@ mod tests {
         assert_eq!(report.accepted(), [(1, ids[1]), (5, ids[5])]);
         assert_eq!(told(report.refused()), ["0a", "2c", "3b", "6e"]);
         assert_eq!(told(report.unknown()), ["4d"]);
+    }
+
+    #[test]
+    fn what_an_engine_took_and_did_not_answer_is_unknown() {
+        let late = late(2, 1, Some(Duration::from_secs(2)));
+        let told: Vec<_> = late.iter().map(|(place, e)| (*place, e.maybe_enqueued())).collect();
+        assert_eq!(told, [(0, true), (1, true), (2, false)]);
+        assert!(late.iter().all(|(_, error)| error.is_timeout()));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{SetHeaders, Times, time_options};
+use super::enqueue::{SetHeaders, Times, time_options, within};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
@@ -104,11 +104,15 @@ impl EnqueueNamed {
         job.delay = moments.delay;
         job.expires_at = moments.expires_at;
         job.enqueued_by = Some(Arc::clone(self.client.program()));
-        background::call(async {
+        let limit = self.times.limit();
+        let push = async {
             self.client.engine().declare(&spec).await?;
             self.client.engine().push(job).await.map(drop)
-        })
-        .await
+        };
+        match limit {
+            None => background::call(push).await,
+            Some(limit) => background::call(Box::pin(within(limit, &self.client, push))).await,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{SetHeaders, Times};
+use super::enqueue::{SetHeaders, Times, within};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
@@ -108,6 +108,13 @@ impl Publish {
         self
     }
 
+    /// Sets how long this call waits for the broker or the file, instead of the client's timeout:
+    /// see [`Enqueue::timeout`](crate::Enqueue::timeout).
+    pub fn timeout(mut self, limit: impl IntoPeriod) -> Self {
+        self.times.timeout(limit);
+        self
+    }
+
     /// Returns an error, [`NotFound`](crate::ErrorKind::NotFound), if no job subscribes to the
     /// topic. On RabbitMQ each mandatory event needs a channel of its own and costs many times as
     /// much as another event. An event with a delay, whose subscribers are not known yet, is an
@@ -184,7 +191,13 @@ impl Publish {
         };
         let engine = self.client.engine();
         check_events(&**engine)?;
-        background::call(engine.publish(event, self.mandatory)).await
+        let publishing = engine.publish(event, self.mandatory);
+        match self.times.limit() {
+            None => background::call(publishing).await,
+            Some(limit) => {
+                background::call(Box::pin(within(limit, &self.client, publishing))).await
+            }
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub struct EngineOptions {
     /// Whether a store keeps the schema that it has, also where jobs are enqueued or taken. An engine
     /// without schemas ignores it.
     pub keeps_schema: bool,
+    /// How long calls wait for a lost connection before they fail; as long as their timeout if
+    /// `None`. An engine without connections ignores it.
+    pub fail_fast_after: Option<Duration>,
     /// Whether opening the engine does not wait for the server; calls wait for it instead.
     pub is_lazy: bool,
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use ::metrics::{Counter, Histogram};
+use ::metrics::Counter;
 
+use super::lazy::LazyHistogram;
 use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS};
 use crate::error::Error;
 use crate::guard::lock;
@@ -23,7 +24,7 @@ pub(crate) struct ClientMetrics {
 #[derive(Debug)]
 struct Calls {
     results: [Counter; RESULTS.len()],
-    duration: Histogram,
+    duration: LazyHistogram,
 }
 
 impl ClientMetrics {

@@ -3,9 +3,10 @@
 //!
 //! jobq counts and measures by itself. The program installs a recorder, such as that of
 //! `metrics-exporter-prometheus`, **before** it makes the first client: a client and a pool get
-//! their handles from the recorder when they are made, and what is made without one records
-//! nothing. `examples/observability.rs` serves these metrics to Prometheus. `docs/metrics.md` says
-//! when each of them changes and which queries answer which question.
+//! their counters and gauges from the recorder when they are made, and what is made without one
+//! records nothing. A histogram begins with its first value. `examples/observability.rs` serves
+//! these metrics to Prometheus. `docs/metrics.md` says when each of them changes and which queries
+//! answer which question.
 //!
 //! The values of labels are few. The label `job` is the name of a job that the pool has registered
 //! or the client enqueues, and [`UNKNOWN`] for every other name, since names come from the store.
@@ -21,6 +22,7 @@
 mod client;
 #[cfg(feature = "rabbitmq")]
 mod connection;
+mod lazy;
 mod pool;
 #[cfg(feature = "rabbitmq")]
 mod waits;
@@ -32,7 +34,9 @@ pub(crate) use pool::{PoolLevel, QueueMetrics, Switch};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use waits::comes_through;
 
-use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Unit};
+use ::metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Unit};
+
+use self::lazy::LazyHistogram;
 
 /// A metric of jobq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +84,8 @@ pub const RESULTS: [&str; 3] = ["accepted", "refused", UNKNOWN];
 
 /// The values of [`OUTCOME`]: the job is done; another attempt follows; the job failed for good; it
 /// runs later as the same attempt; it was handed back; it is to run alone.
-pub const OUTCOMES: [&str; 6] = ["completed", "retried", "failed", "snoozed", "released", ISOLATED];
-
-const ISOLATED: &str = "isolated";
+pub const OUTCOMES: [&str; 6] =
+    ["completed", "retried", "failed", "snoozed", "released", "isolated"];
 
 /// Jobs of `enqueue` and `enqueue_all`, by the result of the call.
 pub const ENQUEUED: Metric = counter(
@@ -223,9 +226,8 @@ impl Metric {
         ::metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    fn histogram<const N: usize>(&self, values: [&'static str; N]) -> Histogram {
-        let key = self.key(values);
-        ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+    fn histogram<const N: usize>(&self, values: [&'static str; N]) -> LazyHistogram {
+        LazyHistogram::new(self.key(values))
     }
 }
 

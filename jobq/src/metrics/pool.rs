@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::metrics::{Counter, Gauge, Histogram};
+use ::metrics::{Counter, Gauge};
 
+use super::lazy::LazyHistogram;
 use super::{
-    ATTEMPT_DURATION, ATTEMPTS, CONSUMING, FAILED, ISOLATED, LOST_SLOTS, OUTCOMES, PAUSED, RUNNING,
-    SLOTS, UNKNOWN, UNRECORDED, WAIT,
+    ATTEMPT_DURATION, ATTEMPTS, CONSUMING, FAILED, LOST_SLOTS, OUTCOMES, PAUSED, RUNNING, SLOTS,
+    UNKNOWN, UNRECORDED, WAIT,
 };
 use crate::engine::Settlement;
 use crate::job::FailedReason;
@@ -18,7 +19,7 @@ pub(crate) struct QueueMetrics {
     jobs: BTreeMap<&'static str, JobMetrics>,
     /// Of jobs that are not registered in this queue.
     unknown: JobMetrics,
-    wait: Histogram,
+    wait: LazyHistogram,
     running: Gauge,
     slots: Gauge,
     lost_slots: Gauge,
@@ -32,7 +33,7 @@ pub(crate) struct QueueMetrics {
 struct JobMetrics {
     /// In the order of [`OUTCOMES`], as the durations.
     attempts: [Counter; OUTCOMES.len()],
-    durations: [Histogram; OUTCOMES.len()],
+    durations: [LazyHistogram; OUTCOMES.len()],
     /// In the order of [`FailedReason::ALL`].
     failed: [Counter; FailedReason::ALL.len()],
 }
@@ -41,10 +42,10 @@ impl QueueMetrics {
     /// The handles for a queue with these jobs.
     pub(crate) fn new(queue: &'static str, jobs: impl IntoIterator<Item = &'static str>) -> Self {
         super::describe();
-        let jobs = jobs.into_iter().map(|job| (job, JobMetrics::new(queue, job, true)));
+        let jobs = jobs.into_iter().map(|job| (job, JobMetrics::new(queue, job)));
         Self {
             jobs: jobs.collect(),
-            unknown: JobMetrics::new(queue, UNKNOWN, false),
+            unknown: JobMetrics::new(queue, UNKNOWN),
             wait: WAIT.histogram([queue]),
             running: RUNNING.gauge(queue),
             slots: SLOTS.gauge(queue),
@@ -103,13 +104,8 @@ impl QueueMetrics {
 }
 
 impl JobMetrics {
-    fn new(queue: &'static str, job: &'static str, has_function: bool) -> Self {
-        let duration = |outcome| match outcome {
-            // Decided without a call.
-            ISOLATED => Histogram::noop(),
-            _ if !has_function => Histogram::noop(),
-            outcome => ATTEMPT_DURATION.histogram([queue, job, outcome]),
-        };
+    fn new(queue: &'static str, job: &'static str) -> Self {
+        let duration = |outcome| ATTEMPT_DURATION.histogram([queue, job, outcome]);
         Self {
             attempts: OUTCOMES.map(|outcome| ATTEMPTS.counter([queue, job, outcome])),
             durations: OUTCOMES.map(duration),

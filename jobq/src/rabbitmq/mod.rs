@@ -50,7 +50,7 @@ use self::connection::tls::Tls;
 use self::consume::Consumers;
 use self::publish::{Enqueuer, Publisher};
 use self::stray::Strays;
-use self::topology::declarer::Declarer;
+use self::topology::declarer::{DECLARING, Declarer};
 use self::topology::levels;
 use self::topology::memory::Declared;
 use self::topology::names::Names;
@@ -95,13 +95,20 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     };
     let metrics = ConnectionMetrics::new();
     let target = Target { address, tls, identity, timeout: options.timeout, metrics };
-    let broker =
-        Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
+    let broker = Broker::connect(
+        target,
+        options.connection_name,
+        options.clock,
+        options.is_lazy,
+        options.fail_fast_after,
+    )
+    .await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
     probe::watch(broker.publishing(), broker.target(), Carrier::Itself, node_probe(&names));
     let known = Arc::new(Declared::new(names));
     let publishing = broker.publishing().clone();
-    let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
+    let patience = broker.patience().clone();
+    let publisher = Publisher::spawn(publishing, patience, Arc::clone(&known), options.timeout);
     let declarer = Arc::new(Declarer::new(Arc::clone(&broker), known));
     let admin = Administration::new(
         &broker,
@@ -176,12 +183,14 @@ impl Engine for Rabbit {
             check_name("queue", &queue.name)?;
             queue.patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
         }
-        self.declarer.declare(Wanted::queues(queues)).await
+        let declaring = self.declarer.declare(Wanted::queues(queues));
+        self.broker.patiently(DECLARING, declaring).await
     }
 
     async fn declare_delays(&self, longest: Duration) -> Result<()> {
         let levels = levels::needed(period::millis(longest));
-        self.declarer.declare(Wanted::levels(levels)).await
+        let declaring = self.declarer.declare(Wanted::levels(levels));
+        self.broker.patiently(DECLARING, declaring).await
     }
 
     fn push(&self, job: Envelope) -> Pushing {
@@ -212,7 +221,7 @@ impl Engine for Rabbit {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().solo().events()
+        Capabilities::new().solo().events().call_limits()
     }
 
     fn system(&self) -> &'static str {

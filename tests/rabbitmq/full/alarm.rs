@@ -8,7 +8,7 @@ use jobq::engine::conformance::eventually;
 use jobq::{BoxError, Client, job};
 use jobq_tests::broker::Broker;
 use jobq_tests::log_capture::LogCapture;
-use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, soon, until};
 
 /// What a client of these tests waits for at the most.
 /// Long enough for what a busy machine does.
@@ -141,6 +141,54 @@ async fn a_memory_alarm_is_told_and_waited_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_alarm_is_told_and_waited_out() {
     goes_on_by_itself(&DISK, "a_disk_alarm_is_told_and_waited_out").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_fail_fast_during_an_alarm() {
+    let test = "calls_fail_fast_during_an_alarm";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let log = LogCapture::log();
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let Store { url, namespace, .. } = &test.store;
+    let builder = Client::builder(url).namespace(namespace).timeout(DEADLINE);
+    let builder = builder.fail_fast_after("300ms");
+    let client = builder.clone().connect().await.expect("it connects");
+    let moved = scripted([Step::RetryIn(100), Step::Succeed]);
+    let moved = client.enqueue(moved).delay("3s").await.expect("the broker takes it");
+    node.ctl(&MEMORY.on).await;
+    // A pool starts on a connection that the broker has not blocked yet.
+    let workers = builder.connect().await.expect("it connects");
+    let pool = test.pool_of(&workers).spawn().await.expect("the pool starts");
+    // What is sent before the alarm is told waits for its answer.
+    let told = async |client: &Client| {
+        until("calls to fail fast", async || {
+            let call = client.enqueue(scripted([Step::Succeed])).into_future();
+            tokio::time::timeout(Duration::from_secs(2), call).await.ok()?.err()
+        })
+        .await
+    };
+    told(&workers).await;
+    let error = told(&client).await;
+    assert!(error.is_timeout() && !error.maybe_enqueued(), "{error:?}");
+    for said in [MEMORY.name, "out of reach for longer than 300ms", "(never sent, and not stored)"]
+    {
+        assert!(error.to_string().contains(said), "{said}: {error}");
+    }
+    let many = (0..50).map(|_| scripted([]));
+    let error = client.enqueue_all(many).await.expect_err("the broker takes nothing");
+    assert_eq!(error.refused().len(), 50, "{error:?}");
+
+    // What a pool moves waits for the end of the alarm.
+    while test.run().await.id != moved {}
+    let error = told(&workers).await;
+    assert!(!error.maybe_enqueued(), "{error:?}");
+    node.ctl(&MEMORY.off).await;
+    while test.end().await != moved {}
+    assert_eq!(log.lines(&["could not move the job"]), Vec::<String>::new());
+    until("jobs to be accepted", async || client.enqueue(scripted([])).await.ok()).await;
+    pool.shutdown().await.expect("the pool ends");
 }
 
 #[job]

@@ -166,6 +166,7 @@ fn options(namespace: &str) -> EngineOptions {
         credentials: None,
         management: None,
         keeps_schema: false,
+        fail_fast_after: None,
         is_lazy: false,
     }
 }

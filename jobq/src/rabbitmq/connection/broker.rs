@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::epoch::{ConnectionEpoch, Established};
+use super::patience::Patience;
 use super::supervised::{SupervisedConnection, Target, takes_nothing};
 use crate::clock::Clock;
-use crate::engine::closed;
+use crate::engine::{CallLimit, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::errors::timed_out;
 
@@ -22,6 +23,7 @@ pub(crate) struct Broker {
     /// The connection name that the broker shows, before the purpose of the connection.
     name: String,
     publishing: SupervisedConnection,
+    patience: Patience,
     clock: Clock,
     closing: CancellationToken,
 }
@@ -35,6 +37,7 @@ impl Broker {
         name: String,
         clock: Clock,
         is_lazy: bool,
+        fail_fast_after: Option<Duration>,
     ) -> Result<Self> {
         let target = Arc::new(target);
         let (to, purpose) = (Arc::clone(&target), format!("{name} (publishing)"));
@@ -43,7 +46,8 @@ impl Broker {
         } else {
             SupervisedConnection::open(to, purpose).await?
         };
-        Ok(Self { target, name, publishing, clock, closing: CancellationToken::new() })
+        let patience = Patience::with(&publishing, fail_fast_after);
+        Ok(Self { target, name, publishing, patience, clock, closing: CancellationToken::new() })
     }
 
     pub(crate) fn target(&self) -> &Arc<Target> {
@@ -62,6 +66,11 @@ impl Broker {
     /// The connection for everything but consuming.
     pub(crate) fn publishing(&self) -> &SupervisedConnection {
         &self.publishing
+    }
+
+    /// How long calls wait for [`publishing`](Self::publishing) to be up.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// [`publishing`](Self::publishing), once it is up.
@@ -108,19 +117,43 @@ impl Broker {
         if self.closing.is_cancelled() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Waits for an answer for no longer than [`timeout`](Self::timeout).
+    /// Waits for an answer to a call for no longer than [`timeout`](Self::timeout), and than the
+    /// [`patience`](Self::patience).
     pub(crate) async fn within<T>(
         &self,
         doing: &str,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.check_open()?;
-        let limit = self.timeout();
-        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
-        timeout(limit, work).await.unwrap_or_else(out_of_time)
+        self.patiently(doing, Box::pin(self.in_time(doing, work))).await
     }
 
-    /// [`within`](Self::within), for work of many answers: the wait begins anew as long as
+    /// A call that ends with the [`patience`](Self::patience).
+    pub(crate) async fn patiently<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = self.patience.ended() => {
+                Err(self.patience.error(doing, &self.publishing.trouble()))
+            }
+        }
+    }
+
+    /// Waits for an answer for no longer than [`timeout`](Self::timeout).
+    pub(crate) async fn in_time<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.check_open()?;
+        let limit = CallLimit::or(self.timeout());
+        timeout_at(limit.end(), work).await.unwrap_or_else(|_| Err(self.late(doing, limit)))
+    }
+
+    /// [`in_time`](Self::in_time), for work of many answers: the wait begins anew as long as
     /// `answered` grows.
     pub(crate) async fn within_each<T>(
         &self,
@@ -129,9 +162,17 @@ impl Broker {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         self.check_open()?;
-        let limit = self.timeout();
-        let done = within_each(limit, answered, Box::pin(work)).await;
-        done.unwrap_or_else(|| Err(timed_out(doing, limit, &self.publishing.trouble())))
+        let limit = CallLimit::or(self.timeout());
+        let work = Box::pin(work);
+        let done = match CallLimit::current() {
+            Some(own) => timeout_at(own.end(), work).await.ok(),
+            None => within_each(limit.limit(), answered, work).await,
+        };
+        done.unwrap_or_else(|| Err(self.late(doing, limit)))
+    }
+
+    fn late(&self, doing: &str, limit: CallLimit) -> Error {
+        timed_out(doing, limit.limit(), &self.publishing.trouble())
     }
 
     /// [`within`](Self::within), for questions and orders: it ends at once when the broker has

@@ -12,6 +12,7 @@ pub(crate) mod connect_error;
 pub(crate) mod epoch;
 pub(crate) mod identity;
 pub(crate) mod idle;
+pub(crate) mod patience;
 pub(crate) mod probe;
 pub(crate) mod server_properties;
 pub(crate) mod socket;

@@ -186,6 +186,12 @@ impl SupervisedConnection {
         matches!(*self.state.borrow(), State::Up(_))
     }
 
+    /// Waits until there is no connection that the broker reads from.
+    pub(super) async fn down(&self) {
+        let mut state = self.state.clone();
+        let _ = state.wait_for(|state| !matches!(state, State::Up(_))).await;
+    }
+
     /// Whether the broker has stopped reading.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(*self.state.borrow(), State::Blocked(..))

@@ -39,7 +39,7 @@ pub(super) async fn consume(
     let mut told = ToldPause::new(valve.as_ref());
     let subscription = Subscription::new(opener, prefetch, Arc::clone(&counted));
     let (broker, doing) = (Arc::clone(&shared.broker), doing(place.queue()));
-    let up = broker.within(&doing, link.up()).await?;
+    let up = broker.in_time(&doing, link.up()).await?;
     if let Some(valve) = &valve {
         // It waits for as long as is sensible, however short the timeout of the client is.
         valve.recheck().await;
@@ -58,7 +58,7 @@ pub(super) async fn consume(
     match pause {
         Some(pause) => feed.told.tell(Some(pause)),
         None if prefetch == 0 => {}
-        None => broker.within(&doing, feed.subscription.begin(&up)).await?,
+        None => broker.in_time(&doing, feed.subscription.begin(&up)).await?,
     }
     let tasks = feed.shared.tasks.clone();
     background::spawn(tasks.track_future(feed.run(sending)));

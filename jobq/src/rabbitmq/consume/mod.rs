@@ -95,7 +95,7 @@ impl Consumers {
             Ok(link)
         };
         let connecting = async { self.link.get_or_try_init(|| opening).await.map(|_| ()) };
-        self.shared.broker.within(&feed::doing(queue), connecting).await?;
+        self.shared.broker.in_time(&feed::doing(queue), connecting).await?;
         Ok(is_first)
     }
 

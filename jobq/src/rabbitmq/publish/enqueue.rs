@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::Confirmation;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 use tracing::Span;
 
 use super::batch::Batch;
 use super::confirm::{not_stored, send_alone, stored};
 use super::error::unanswered;
 use super::publisher::Publisher;
-use crate::engine::{NotPushed, Pushed, Pushing, nobody_subscribes};
+use crate::engine::{CallLimit, NotPushed, Pushed, Pushing, nobody_subscribes};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, EventEnvelope};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::message::properties::{self, Message};
-use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::declarer::{DECLARING, Declarer};
 use crate::rabbitmq::topology::destination::{Destination, Wait};
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::memory::Declared;
@@ -56,7 +56,7 @@ impl Enqueuer {
             Ok((to, levels)) => {
                 let this = Arc::clone(self);
                 Box::pin(async move {
-                    this.declarer.declare(Wanted::levels(levels)).await?;
+                    this.declare(Wanted::levels(levels)).await?;
                     describe(&to);
                     this.publisher.publish(properties::encode(job, to)).await?;
                     Ok(Pushed::new())
@@ -64,6 +64,10 @@ impl Enqueuer {
             }
             Err(error) => Box::pin(ready(Err(error))),
         }
+    }
+
+    async fn declare(&self, wanted: Wanted) -> Result<()> {
+        self.broker.patiently(DECLARING, self.declarer.declare(wanted)).await
     }
 
     /// The way of a job into its queue, and how many levels it needs.
@@ -121,7 +125,7 @@ impl Enqueuer {
         {
             return Err(error.clone());
         }
-        let declared = self.declarer.declare(Wanted::levels(levels)).await;
+        let declared = self.declare(Wanted::levels(levels)).await;
         declared.inspect_err(|error| *refused = Some((levels, error.clone())))
     }
 
@@ -140,12 +144,12 @@ impl Enqueuer {
     async fn event_destination(&self, event: &EventEnvelope) -> Result<Destination> {
         let (known, end) = (&self.known, End::Topic(&event.topic));
         if event.delay.is_zero() {
-            self.declarer.declare(Wanted::shared()).await?;
+            self.declare(Wanted::shared()).await?;
             return Ok(Routing::Now(None).route(known.names(), end)?.into());
         }
         let now = self.broker.clock().now();
         let wait = Wait::new(known, (event.delay, event.delay), now, end, None)?;
-        self.declarer.declare(Wanted::levels(wait.levels())).await?;
+        self.declare(Wanted::levels(wait.levels())).await?;
         Ok(wait.into())
     }
 
@@ -153,10 +157,10 @@ impl Enqueuer {
     /// returned messages to whichever confirm comes next.
     async fn publish_mandatory(&self, message: Message) -> Result<()> {
         let up = self.broker.within("publishing an event", self.broker.up()).await?;
-        let limit = self.broker.timeout();
-        let Ok(answer) = timeout(limit, send_alone(&up, &message, true)).await else {
+        let limit = CallLimit::or(self.broker.timeout());
+        let Ok(answer) = timeout_at(limit.end(), send_alone(&up, &message, true)).await else {
             let trouble = self.broker.publishing().trouble();
-            return Err(unanswered(&message, limit, &trouble, true));
+            return Err(unanswered(&message, limit.limit(), &trouble, true));
         };
         match answer? {
             Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route().key.as_str())),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::channel_end::Refusal;
 use crate::error::{Error, ErrorKind};
+use crate::rabbitmq::connection::patience::Patience;
 use crate::rabbitmq::errors::{self, timed_out};
 use crate::rabbitmq::message::properties::Message;
 
@@ -19,6 +20,11 @@ pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent
     } else {
         error("never sent, and not stored")
     }
+}
+
+/// The broker has been out of reach for longer than calls wait.
+pub(crate) fn out_of_reach(message: &Message, patience: &Patience, trouble: &str) -> Error {
+    patience.error(&format!("{} (never sent, and not stored)", publishing(message)), trouble)
 }
 
 /// The channel ended before the broker answered.

@@ -9,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::channel_end::Refusal;
 use super::confirm::{not_stored, send_alone, stored};
-use super::error::{too_large, unanswered};
+use super::error::{out_of_reach, too_large, unanswered};
 use super::sender::{Pending, Request, Sender};
 use super::size_limit::{Fit, SizeLimit};
 use crate::background;
-use crate::engine::closed;
+use crate::engine::{CallLimit, closed};
 use crate::error::{Error, Result};
+use crate::rabbitmq::connection::patience::Patience;
 use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
@@ -38,6 +39,7 @@ pub(crate) struct Publisher {
     requests: mpsc::UnboundedSender<Request>,
     room: Arc<Semaphore>,
     link: SupervisedConnection,
+    patience: Patience,
     pub(super) timeout: Duration,
     pub(super) size_limit: Arc<SizeLimit>,
     /// Limits concurrent tries of messages of uncertain size.
@@ -47,26 +49,27 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn spawn(
         link: SupervisedConnection,
+        patience: Patience,
         declared: Arc<Declared>,
         timeout: Duration,
     ) -> Arc<Self> {
         let (requests, received) = mpsc::unbounded_channel();
         let size_limit = Arc::<SizeLimit>::default();
-        let sender = Sender::new(link.clone(), declared, Arc::clone(&size_limit), received);
-        background::spawn(sender.run());
+        let (to, size) = ((link.clone(), patience.clone()), Arc::clone(&size_limit));
+        background::spawn(Sender::new(to, declared, size, received).run());
         let (room, trying) =
             (Arc::new(Semaphore::new(MAX_IN_FLIGHT_BYTES as usize)), Semaphore::new(TRYING));
-        Arc::new(Self { requests, room, link, timeout, size_limit, trying })
+        Arc::new(Self { requests, room, link, patience, timeout, size_limit, trying })
     }
 
-    /// Publishes a message. After the client's timeout the error says whether the message may be
+    /// Publishes a message. After the timeout of the call the error says whether the message may be
     /// stored. If there is room it is queued at once, since a future that holds a message is large.
     pub(crate) fn publish(
         self: &Arc<Self>,
         message: Result<Message>,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let publisher = Arc::clone(self);
-        let end = Instant::now() + self.timeout;
+        let end = CallLimit::or(self.timeout).end();
         let sent = message.map(|message| self.try_send(Arc::new(message)));
         async move {
             let mut pending = match sent? {
@@ -135,7 +138,7 @@ impl Publisher {
                 return Ok(None);
             }
             let room = self.room(message).await?;
-            Ok(Some(self.send(Arc::clone(message), room)))
+            Ok(Some(self.send_surely(Arc::clone(message), room)))
         };
         let sent = given_up.run_until_cancelled(sending).await;
         let Some(mut pending) = sent.unwrap_or_else(|| Err(withdrawn()))? else {
@@ -173,7 +176,14 @@ impl Publisher {
                 published => published.map(|()| true),
             }
         };
-        let tried = timeout(self.timeout, trying).await;
+        let end = CallLimit::or(self.timeout).end();
+        let tried = tokio::select! {
+            biased;
+            tried = timeout_at(end, trying) => tried,
+            () = self.patience.ended() => {
+                return Err(out_of_reach(message, &self.patience, &self.link.trouble()));
+            }
+        };
         tried.unwrap_or_else(|_| Err(self.no_answer(message, sent)))
     }
 
@@ -206,9 +216,21 @@ impl Publisher {
     /// Queues a message for sending. It is sent even if the answer is dropped.
     pub(super) fn send(&self, message: Arc<Message>, room: OwnedSemaphorePermit) -> Pending {
         let (request, pending) = Request::new(message, room);
+        self.request(request);
+        pending
+    }
+
+    /// [`send`](Self::send), for a message that waits for as long as its caller does.
+    fn send_surely(&self, message: Arc<Message>, room: OwnedSemaphorePermit) -> Pending {
+        let (mut request, pending) = Request::new(message, room);
+        request.is_patient = true;
+        self.request(request);
+        pending
+    }
+
+    fn request(&self, request: Request) {
         // Without a receiver the request is dropped, which reports the error.
         let _ = self.requests.send(request);
-        pending
     }
 
     /// [`send`](Self::send), if there is room and the message is certainly small enough.
@@ -243,7 +265,8 @@ impl Publisher {
     }
 
     pub(super) fn no_answer(&self, message: &Message, sent: bool) -> Error {
-        unanswered(message, self.timeout, &self.link.trouble(), sent)
+        let limit = CallLimit::or(self.timeout).limit();
+        unanswered(message, limit, &self.link.trouble(), sent)
     }
 }
 

@@ -20,6 +20,7 @@ use super::size_limit::SizeLimit;
 use crate::engine::closed;
 use crate::error::Result;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::patience::Patience;
 use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
 use crate::rabbitmq::errors::{NOT_FOUND, code};
 use crate::rabbitmq::message::properties::Message;
@@ -35,6 +36,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Sends the messages that it receives.
 pub(super) struct Sender {
     link: SupervisedConnection,
+    patience: Patience,
     declared: Arc<Declared>,
     size_limit: Arc<SizeLimit>,
     requests: mpsc::UnboundedReceiver<Request>,
@@ -63,12 +65,12 @@ struct Sent {
 
 impl Sender {
     pub(super) fn new(
-        link: SupervisedConnection,
+        (link, patience): (SupervisedConnection, Patience),
         declared: Arc<Declared>,
         size_limit: Arc<SizeLimit>,
         requests: mpsc::UnboundedReceiver<Request>,
     ) -> Self {
-        Self { link, declared, size_limit, requests, waiting: VecDeque::new() }
+        Self { link, patience, declared, size_limit, requests, waiting: VecDeque::new() }
     }
 
     /// Sends until the connection is closed. The remaining requests are dropped, which reports
@@ -77,7 +79,7 @@ impl Sender {
         let link = self.link.clone();
         let mut waits = backoff();
         let mut restored = None;
-        while let Ok(up) = link.up().await {
+        while let Some(up) = self.up().await {
             if restored != Some(up.number) {
                 let restoring = self.declared.restore(&up);
                 let restoring = up.answer("declaring the queues again", restoring);
@@ -113,6 +115,40 @@ impl Sender {
         }
     }
 
+    /// The connection, once there is one that the broker reads from; `None` once it is closed, or
+    /// all publishers are dropped. Meanwhile the patience of callers may end.
+    async fn up(&mut self) -> Option<Arc<ConnectionEpoch>> {
+        let link = self.link.clone();
+        let refusing = async {
+            self.patience.ended().await;
+            loop {
+                self.refuse();
+                match self.requests.recv().await {
+                    Some(request) => self.waiting.push_back(request),
+                    None => return,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            up = link.up() => up.ok(),
+            () = refusing => None,
+        }
+    }
+
+    /// Answers the waiting messages whose callers do not wait any longer for the broker.
+    fn refuse(&mut self) {
+        let trouble = self.link.trouble();
+        for request in std::mem::take(&mut self.waiting) {
+            if request.is_patient {
+                self.waiting.push_back(request);
+            } else {
+                let error = error::out_of_reach(&request.message, &self.patience, &trouble);
+                request.answer(Err(error));
+            }
+        }
+    }
+
     /// Publishes on a channel until it ends.
     async fn publish_on(&mut self, up: &ConnectionEpoch, channel: Channel) -> Ended {
         let channel = Arc::new(channel);
@@ -123,6 +159,10 @@ impl Sender {
         let mut received = Vec::with_capacity(WINDOW);
         let ended = loop {
             let blocked = !self.waiting.is_empty() && link.is_blocked();
+            let is_over = blocked && self.patience.has_ended();
+            if is_over {
+                self.refuse();
+            }
             while !blocked
                 && sent.len() < WINDOW
                 && let Some(request) = self.waiting.pop_front()
@@ -140,14 +180,14 @@ impl Sender {
                 },
                 // At most one window at a time: received messages can be withdrawn, but wait.
                 received_now = self.requests.recv_many(&mut received, WINDOW),
-                    if self.waiting.is_empty() =>
+                    if is_over || self.waiting.is_empty() =>
                 {
                     if received_now == 0 {
                         break Ended::Done;
                     }
                     self.waiting.extend(received.drain(..));
                 }
-                () = link.unblocked(), if blocked => (),
+                () = relief(&link, &self.patience, is_over), if blocked => (),
                 () = &mut lost => break Ended::Lost,
             }
         };
@@ -210,6 +250,14 @@ impl Sender {
     }
 }
 
+/// Waits until the broker reads again, or the patience of callers ends, unless it has ended.
+async fn relief(link: &SupervisedConnection, patience: &Patience, has_ended: bool) {
+    tokio::select! {
+        () = link.unblocked() => {}
+        () = patience.ended(), if !has_ended => {}
+    }
+}
+
 async fn send(channel: Arc<Channel>, request: Request, number: u64) -> Sent {
     let route = request.message.route();
     let confirm = confirm::send(&channel, &route, &request.message, false).await;
@@ -246,6 +294,8 @@ pub(super) struct Request {
     pub(super) message: Arc<Message>,
     /// Whether its exchange was missing at an earlier try.
     pub(super) was_missing: bool,
+    /// Whether it waits for the broker for as long as its caller does.
+    pub(super) is_patient: bool,
     claimed: Arc<AtomicBool>,
     answer: oneshot::Sender<Result<()>>,
     _room: OwnedSemaphorePermit,
@@ -261,7 +311,9 @@ impl Request {
             claimed: Arc::clone(&claimed),
             answer: receiver,
         };
-        (Self { message, was_missing: false, claimed, answer, _room: room }, pending)
+        let request =
+            Self { message, was_missing: false, is_patient: false, claimed, answer, _room: room };
+        (request, pending)
     }
 
     /// Claims the message for sending. False if the caller has withdrawn it.

@@ -14,6 +14,7 @@ use super::plan::Topology;
 use super::probes::wait_queues;
 use super::requirements::Wanted;
 use super::spread::spread;
+use crate::engine::CallLimit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;
@@ -21,6 +22,9 @@ use crate::rabbitmq::errors::{NOT_FOUND, refusal};
 
 /// The pause before a declaration is repeated.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The words for declaring in errors.
+pub(crate) const DECLARING: &str = "declaring queues";
 
 /// Declares new requirements.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ impl Declarer {
             return Ok(());
         }
         // The time limit includes the wait for concurrent declarations.
-        let declared = self.broker.within_each("declaring queues", &self.answered, async {
+        let declared = self.broker.within_each(DECLARING, &self.answered, async {
             let turn = self.turn.lock().await;
             if self.known.covers(&wanted) {
                 return Ok(None);
@@ -135,7 +139,7 @@ impl Declarer {
     /// the same time (measured).
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
         // Shorter than the time limit, so that this error is told and not the time.
-        let (began, patience) = (Instant::now(), self.broker.timeout() / 2);
+        let (began, patience) = (Instant::now(), CallLimit::or(self.broker.timeout()).left() / 2);
         // Declarations that are answered once more do not count.
         let (mut most, mut spread_any) = (0, false);
         loop {

@@ -332,6 +332,7 @@ mod tests {
             credentials: None,
             management: None,
             keeps_schema: false,
+            fail_fast_after: None,
             is_lazy: false,
         };
         Management::new(&ManagementUrl(url.to_owned()), &address, None, &options)

@@ -63,7 +63,8 @@ impl Provision<'_> {
     /// Declares what is missing.
     pub(crate) async fn apply(&self, wanted: &Topology) -> Result<Applied> {
         diff::check(wanted, self.declarer.known().names())?;
-        Ok(Applied { created: self.declarer.declare_as_is(wanted).await? })
+        let declaring = self.declarer.declare_as_is(wanted);
+        Ok(Applied { created: self.broker.patiently("declaring a topology", declaring).await? })
     }
 
     /// Deletes queues that are not declared, if they are empty and unused.

@@ -2,8 +2,8 @@
 //! fails for good, is looked at, and is retried.
 //!
 //! ```text
-//! cargo run --example quickstart                                   # on the file jobq.db
-//! JOBQ_URL=amqp://localhost cargo run --example quickstart         # on RabbitMQ
+//! cargo run -p quickstart                                # on the file jobq.db
+//! JOBQ_URL=amqp://localhost cargo run -p quickstart      # on RabbitMQ
 //! ```
 
 use std::sync::Arc;
