@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, Error, ErrorKind, State, WorkerPool, job};
 use jobq_tests::broker::Broker;
-use jobq_tests::proxy::{Cut, Proxy, Toward};
+use jobq_tests::proxy::{Proxy, Toward};
 use jobq_tests::test_store::{DEADLINE, soon, until};
 use tokio::sync::mpsc;
 
@@ -142,27 +142,10 @@ async fn a_call_has_its_own_timeout() {
         check(error.clone(), false);
     }
 
-    // Without a connection nothing is sent.
-    proxy.refuse(true);
-    proxy.cut(Cut::Reset).await;
-    until("the end of the connection", async || {
-        let error = patient.enqueue(greet("dan")).timeout("200ms").await.unwrap_err();
-        (error.is_timeout() && !error.maybe_enqueued()).then_some(())
-    })
-    .await;
     let error = patient.enqueue(greet("dan")).timeout("0s").await.unwrap_err();
     assert!(error.is_invalid(), "{error:?}");
-
-    // Longer than the client's.
-    let url = format!("{}?connection_timeout=20000", proxy.url());
-    let hasty = Client::builder(url).timeout("100ms").connect_lazy().await.unwrap();
-    assert!(hasty.enqueue(greet("eve")).await.unwrap_err().is_timeout());
-    let waiting = hasty.enqueue(greet("fay")).timeout(DEADLINE).into_future();
-    let waiting = tokio::spawn(waiting);
-    assert!(hasty.enqueue(greet("eve")).await.unwrap_err().is_timeout());
     proxy.thaw();
-    proxy.refuse(false);
-    soon("the broker", waiting).await.unwrap().unwrap();
+    patient.enqueue(greet("eve")).timeout("50s").await.unwrap();
 }
 
 #[tokio::test]

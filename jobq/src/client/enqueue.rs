@@ -2,7 +2,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::timeout_at;
+use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::observer::Sending;
@@ -10,10 +10,9 @@ use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{CallLimit, unanswered};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId, Payload};
-use crate::period::{IntoPeriod, PeriodError};
+use crate::period::{self, IntoPeriod, PeriodError};
 use crate::retry;
 
 /// The start and the expiry of a job.
@@ -83,10 +82,9 @@ impl Times {
         Ok(())
     }
 
-    /// The limit of the call, which begins now.
-    pub(super) fn limit(&self) -> Option<CallLimit> {
-        // By jobq's clock: that of the program may be paused.
-        self.timeout.map(|timeout| background::entered(|| CallLimit::new(timeout)))
+    /// How long the call waits; `None` for the client's timeout.
+    pub(super) fn timeout_of_call(&self) -> Option<Duration> {
+        self.timeout
     }
 
     pub(super) fn is_now(&self) -> bool {
@@ -108,27 +106,24 @@ impl Times {
     }
 }
 
-/// Awaits a call of an engine for no longer than this. `None` if the engine did not answer.
-pub(super) async fn answered<T>(
-    limit: CallLimit,
-    client: &Client,
-    call: impl Future<Output = T>,
-) -> Option<T> {
-    let call = limit.of(call);
-    if client.engine().capabilities().call_limits {
-        return Some(call.await);
-    }
-    timeout_at(limit.end(), call).await.ok()
-}
-
-/// [`answered`], for one job or event.
+/// Awaits a call of an engine for no longer than this. It goes on after that.
 pub(super) async fn within(
-    limit: CallLimit,
-    client: &Client,
+    limit: Option<Duration>,
     call: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let late = || Err(unanswered("storing it", limit.limit()).and_maybe_enqueued());
-    answered(limit, client, call).await.unwrap_or_else(late)
+    let Some(limit) = limit else {
+        return background::call(call).await;
+    };
+    // Apart, so that a call without a limit is no larger. The clock of the program may be paused.
+    let call = Box::pin(async { timeout(limit, call).await.unwrap_or_else(|_| Err(late(limit))) });
+    background::call(call).await
+}
+
+/// The error of a call that has not ended within its limit.
+pub(super) fn late(limit: Duration) -> Error {
+    let limit = period::format(limit);
+    let text = format!("no answer in {limit}, the timeout of this call");
+    Error::new(ErrorKind::Timeout, text).and_maybe_enqueued()
 }
 
 /// The headers of a builder, or the first error.
@@ -237,13 +232,12 @@ macro_rules! time_options {
             self
         }
 
-        /// Sets how long this call waits for the broker or the file, instead of the client's
-        /// [`timeout`](crate::ClientBuilder::timeout): a `Duration`, or its text. It includes the
-        /// declaration of the queue and, of many jobs, all of them. The error is a
-        /// [timeout](crate::ErrorKind::Timeout), which tells whether the job may be there
-        /// ([`maybe_enqueued`](crate::Error::maybe_enqueued)). Another process that locks a file is
-        /// waited for no longer than the client's timeout. Zero is an
-        /// [invalid](crate::ErrorKind::Invalid) argument.
+        /// Sets how long this call waits for the broker or the file, if that is less than the
+        /// client's [`timeout`](crate::ClientBuilder::timeout): a `Duration`, or its text. It
+        /// includes the declaration of the queue and, of many jobs, all of them. The error is a
+        /// [timeout](crate::ErrorKind::Timeout). The call goes on without its caller, so the job
+        /// [may be enqueued](crate::Error::maybe_enqueued) later, except for those of many jobs
+        /// that were not sent. Zero is an [invalid](crate::ErrorKind::Invalid) argument.
         ///
         /// ```
         /// # use jobq::{Client, job};
@@ -333,14 +327,7 @@ impl Enqueue {
         let span = sending.span();
         let job = span.in_scope(|| self.job(id, &sending));
         let answer = match job {
-            Ok(job) => match self.times.limit() {
-                None => background::call(self.push(job)).instrument(span).await,
-                Some(limit) => {
-                    // Apart, so that a call without one is no larger.
-                    let call = Box::pin(within(limit, &self.client, self.push(job)));
-                    background::call(call).instrument(span).await
-                }
-            },
+            Ok(job) => within(self.times.timeout_of_call(), self.push(job)).instrument(span).await,
             Err(error) => Err(error),
         };
         sending.answered(&answer);

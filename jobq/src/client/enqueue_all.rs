@@ -1,17 +1,18 @@
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Instant, SystemTime};
 use std::{fmt, iter};
 
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::enqueue::{SetHeaders, Times, answered, envelope, time_options};
+use super::enqueue::{SetHeaders, Times, envelope, late, time_options, within};
 use super::observer::SendingAll;
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
-use crate::engine::{NotPushed, unanswered};
+use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Headers, Job, JobId, Payload};
 use crate::period::IntoPeriod;
@@ -67,15 +68,10 @@ impl<'j> EnqueueAll<'j> {
             Ok(headers) => (headers, Ok(())),
             Err(error) => (Headers::new(), Err(error)),
         };
-        let limit = times.limit();
-        let ready = match (checked, limit) {
-            (Ok(()), None) => client.declare_kind(&kind).await,
-            (Ok(()), Some(limit)) => {
-                let declaring = Box::pin(answered(limit, &client, client.declare_kind(&kind)));
-                let late = || Err(unanswered("declaring the queue", limit.limit()));
-                background::call(async { declaring.await.unwrap_or_else(late) }).await
-            }
-            (Err(error), _) => Err(error),
+        let (began, limit) = (Instant::now(), times.timeout_of_call());
+        let ready = match checked {
+            Ok(()) => within(limit, client.declare_kind(&kind)).await,
+            Err(error) => Err(error),
         };
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
@@ -101,19 +97,16 @@ impl<'j> EnqueueAll<'j> {
                 });
                 let pushing = async {
                     let pushing = client.engine().push_all(&mut jobs);
-                    Ok(match limit {
-                        None => Some(pushing.await),
-                        Some(limit) => Box::pin(answered(limit, &client, pushing)).await,
-                    })
+                    let Some(limit) = limit else { return Ok(pushing.await) };
+                    let left = limit.saturating_sub(began.elapsed());
+                    timeout(left, pushing).await.map_err(|_| late(limit))
                 };
-                let pushed: Result<_> = background::call(pushing).await;
-                match pushed {
-                    Ok(Some(not_pushed)) => not_pushed,
-                    Ok(None) => {
+                match background::call(pushing).await {
+                    Ok(not_pushed) => not_pushed,
+                    Err(error) => {
                         let taken = taken.load(Ordering::Relaxed);
-                        late(taken, jobs.count(), limit.map(|limit| limit.limit()))
+                        ended_early(&error, taken, jobs.count())
                     }
-                    Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
                 }
             }
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
@@ -127,10 +120,10 @@ impl<'j> EnqueueAll<'j> {
 
 /// The jobs of a call that the engine did not answer: those that it had taken, which may be stored,
 /// and so many others.
-fn late(taken: usize, left: usize, limit: Option<Duration>) -> Vec<NotPushed> {
-    let error = unanswered("storing many jobs", limit.unwrap_or_default());
-    let maybe = error.clone().and_maybe_enqueued();
-    let errors = iter::repeat_n(maybe, taken).chain(iter::repeat_n(error, left));
+fn ended_early(error: &Error, taken: usize, left: usize) -> Vec<NotPushed> {
+    let refused = Error::new(error.kind(), error.to_string());
+    let maybe = refused.clone().and_maybe_enqueued();
+    let errors = iter::repeat_n(maybe, taken).chain(iter::repeat_n(refused, left));
     errors.enumerate().collect()
 }
 
@@ -248,6 +241,8 @@ awaitable!(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -269,9 +264,9 @@ mod tests {
 
     #[test]
     fn what_an_engine_took_and_did_not_answer_is_unknown() {
-        let late = late(2, 1, Some(Duration::from_secs(2)));
-        let told: Vec<_> = late.iter().map(|(place, e)| (*place, e.maybe_enqueued())).collect();
+        let errors = ended_early(&late(Duration::from_secs(2)), 2, 1);
+        let told: Vec<_> = errors.iter().map(|(place, e)| (*place, e.maybe_enqueued())).collect();
         assert_eq!(told, [(0, true), (1, true), (2, false)]);
-        assert!(late.iter().all(|(_, error)| error.is_timeout()));
+        assert!(errors.iter().all(|(_, error)| error.is_timeout()));
     }
 }

@@ -11,7 +11,6 @@ use super::enqueue::{SetHeaders, Times, time_options, within};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
-use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::job::{Envelope, JobId, Payload, check_name};
@@ -104,15 +103,11 @@ impl EnqueueNamed {
         job.delay = moments.delay;
         job.expires_at = moments.expires_at;
         job.enqueued_by = Some(Arc::clone(self.client.program()));
-        let limit = self.times.limit();
         let push = async {
             self.client.engine().declare(&spec).await?;
             self.client.engine().push(job).await.map(drop)
         };
-        match limit {
-            None => background::call(push).await,
-            Some(limit) => background::call(Box::pin(within(limit, &self.client, push))).await,
-        }
+        within(self.times.timeout_of_call(), push).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! Clients: they enqueue jobs and publish events.
 
+mod access;
 mod administer;
 pub(crate) mod builder;
-mod certificates;
 mod close;
 mod declare;
 mod doctor;

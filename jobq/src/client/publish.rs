@@ -10,7 +10,6 @@ use super::enqueue::{SetHeaders, Times, within};
 use super::observer::Sending;
 use super::outgoing::What;
 use crate::awaitable::awaitable;
-use crate::background;
 use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, Payload, check_topic};
@@ -192,12 +191,7 @@ impl Publish {
         let engine = self.client.engine();
         check_events(&**engine)?;
         let publishing = engine.publish(event, self.mandatory);
-        match self.times.limit() {
-            None => background::call(publishing).await,
-            Some(limit) => {
-                background::call(Box::pin(within(limit, &self.client, publishing))).await
-            }
-        }
+        within(self.times.timeout_of_call(), publishing).await
     }
 }
 

@@ -9,7 +9,6 @@
 mod administer;
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 mod asked;
-mod call_limit;
 mod certificates;
 #[cfg(feature = "rabbitmq")]
 mod clock_offset;
@@ -43,7 +42,6 @@ use async_trait::async_trait;
 pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited};
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) use asked::{ListedConsumer, ask_each, unaccounted};
-pub use call_limit::CallLimit;
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl, Pem};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use clock_offset::clock_offset_ms;
@@ -76,7 +74,6 @@ pub use crate::credentials::CredentialsSource;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::MAX_PAYLOAD;
 pub use crate::job::{Envelope, EventEnvelope};
-use crate::period;
 
 /// A store of queues with jobs in them.
 ///
@@ -200,16 +197,13 @@ pub struct Capabilities {
     pub events: bool,
     /// The size limit of a payload, in bytes.
     pub largest_payload: usize,
-    /// Whether it ends a call at its [`CallLimit`], and tells whether the job may be stored. A
-    /// client does not wait longer for another engine, and then says that the job may be.
-    pub call_limits: bool,
 }
 
 impl Capabilities {
     /// Neither solo runs nor events, and payloads of at most [`MAX_PAYLOAD`].
     #[must_use]
     pub fn new() -> Self {
-        Self { solo: false, events: false, largest_payload: MAX_PAYLOAD, call_limits: false }
+        Self { solo: false, events: false, largest_payload: MAX_PAYLOAD }
     }
 
     /// Adds solo runs.
@@ -230,13 +224,6 @@ impl Capabilities {
     #[must_use]
     pub fn largest_payload(mut self, bytes: usize) -> Self {
         self.largest_payload = bytes;
-        self
-    }
-
-    /// Adds the limits of single calls.
-    #[must_use]
-    pub fn call_limits(mut self) -> Self {
-        self.call_limits = true;
         self
     }
 }
@@ -272,12 +259,6 @@ pub(crate) fn check_events(engine: &dyn Engine) -> Result<()> {
         "this engine does not support events; enqueue a job for each subscriber, or use another \
          engine",
     ))
-}
-
-/// The error of a call that the engine does not answer within its limit.
-pub(crate) fn unanswered(doing: &str, limit: Duration) -> Error {
-    let limit = period::format(limit);
-    Error::new(ErrorKind::Timeout, format!("{doing}: no answer in {limit}, the limit of this call"))
 }
 
 /// The error of every call after [`Engine::close`].

@@ -221,7 +221,7 @@ impl Engine for Rabbit {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().solo().events().call_limits()
+        Capabilities::new().solo().events()
     }
 
     fn system(&self) -> &'static str {

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::epoch::{ConnectionEpoch, Established};
 use super::patience::Patience;
 use super::supervised::{SupervisedConnection, Target, takes_nothing};
 use crate::clock::Clock;
-use crate::engine::{CallLimit, closed};
+use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::errors::timed_out;
 
@@ -149,8 +149,9 @@ impl Broker {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         self.check_open()?;
-        let limit = CallLimit::or(self.timeout());
-        timeout_at(limit.end(), work).await.unwrap_or_else(|_| Err(self.late(doing, limit)))
+        let limit = self.timeout();
+        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
+        timeout(limit, work).await.unwrap_or_else(out_of_time)
     }
 
     /// [`in_time`](Self::in_time), for work of many answers: the wait begins anew as long as
@@ -162,17 +163,9 @@ impl Broker {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         self.check_open()?;
-        let limit = CallLimit::or(self.timeout());
-        let work = Box::pin(work);
-        let done = match CallLimit::current() {
-            Some(own) => timeout_at(own.end(), work).await.ok(),
-            None => within_each(limit.limit(), answered, work).await,
-        };
-        done.unwrap_or_else(|| Err(self.late(doing, limit)))
-    }
-
-    fn late(&self, doing: &str, limit: CallLimit) -> Error {
-        timed_out(doing, limit.limit(), &self.publishing.trouble())
+        let limit = self.timeout();
+        let done = within_each(limit, answered, Box::pin(work)).await;
+        done.unwrap_or_else(|| Err(timed_out(doing, limit, &self.publishing.trouble())))
     }
 
     /// [`within`](Self::within), for questions and orders: it ends at once when the broker has

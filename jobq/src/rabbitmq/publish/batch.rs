@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use super::publisher::Publisher;
 use super::sender::{Pending, WINDOW};
-use crate::engine::{CallLimit, NotPushed};
+use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::rabbitmq::message::properties::Message;
 
-/// Messages published in order, with a limited number of unconfirmed ones. The client's timeout
-/// covers the time without progress, whatever the number of messages, and the limit of a call all
-/// its time. After it nothing more is sent, since its answer would not be awaited.
+/// Messages published in order, with a limited number of unconfirmed ones. The timeout covers the
+/// time without progress, whatever the number of messages. After it nothing more is sent, since its
+/// answer would not be awaited.
 pub(crate) struct Batch<'p> {
     publisher: &'p Publisher,
     /// The number of messages so far.
@@ -58,9 +58,7 @@ impl<'p> Batch<'p> {
                 self.answer().await;
             }
         }
-        if self.wait_limit.is_zero() || CallLimit::current().is_some_and(|own| own.left().is_zero())
-        {
-            self.wait_limit = Duration::ZERO;
+        if self.wait_limit.is_zero() {
             return Err(self.publisher.no_answer(&message, false));
         }
         match self.publisher.fits(&message).await {
@@ -77,16 +75,11 @@ impl<'p> Batch<'p> {
             Ok(pending) => return Ok(Some(pending)),
             Err(message) => message,
         };
-        if let Ok(room) = timeout_at(self.end_of_wait(), self.publisher.room(&message)).await {
+        if let Ok(room) = timeout(self.wait_limit, self.publisher.room(&message)).await {
             return Ok(Some(self.publisher.send(message, room?)));
         }
         self.wait_limit = Duration::ZERO;
         Err(self.publisher.no_answer(&message, false))
-    }
-
-    /// When a wait that begins now is over.
-    fn end_of_wait(&self) -> Instant {
-        CallLimit::or(self.wait_limit).end()
     }
 
     /// Waits for the oldest answer.
@@ -94,7 +87,7 @@ impl<'p> Batch<'p> {
         let Some((place, mut pending)) = self.sent.pop_front() else {
             return;
         };
-        let answer = timeout_at(self.end_of_wait(), pending.answer()).await.unwrap_or_else(|_| {
+        let answer = timeout(self.wait_limit, pending.answer()).await.unwrap_or_else(|_| {
             self.wait_limit = Duration::ZERO;
             Err(self.publisher.no_answer(&pending.message, !pending.take_back()))
         });

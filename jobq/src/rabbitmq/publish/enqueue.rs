@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::Confirmation;
-use tokio::time::timeout_at;
+use tokio::time::timeout;
 use tracing::Span;
 
 use super::batch::Batch;
 use super::confirm::{not_stored, send_alone, stored};
 use super::error::unanswered;
 use super::publisher::Publisher;
-use crate::engine::{CallLimit, NotPushed, Pushed, Pushing, nobody_subscribes};
+use crate::engine::{NotPushed, Pushed, Pushing, nobody_subscribes};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, EventEnvelope};
 use crate::rabbitmq::connection::broker::Broker;
@@ -157,10 +157,10 @@ impl Enqueuer {
     /// returned messages to whichever confirm comes next.
     async fn publish_mandatory(&self, message: Message) -> Result<()> {
         let up = self.broker.within("publishing an event", self.broker.up()).await?;
-        let limit = CallLimit::or(self.broker.timeout());
-        let Ok(answer) = timeout_at(limit.end(), send_alone(&up, &message, true)).await else {
+        let limit = self.broker.timeout();
+        let Ok(answer) = timeout(limit, send_alone(&up, &message, true)).await else {
             let trouble = self.broker.publishing().trouble();
-            return Err(unanswered(&message, limit.limit(), &trouble, true));
+            return Err(unanswered(&message, limit, &trouble, true));
         };
         match answer? {
             Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route().key.as_str())),

@@ -13,7 +13,7 @@ use super::error::{out_of_reach, too_large, unanswered};
 use super::sender::{Pending, Request, Sender};
 use super::size_limit::{Fit, SizeLimit};
 use crate::background;
-use crate::engine::{CallLimit, closed};
+use crate::engine::closed;
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::patience::Patience;
 use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
@@ -62,14 +62,14 @@ impl Publisher {
         Arc::new(Self { requests, room, link, patience, timeout, size_limit, trying })
     }
 
-    /// Publishes a message. After the timeout of the call the error says whether the message may be
+    /// Publishes a message. After the client's timeout the error says whether the message may be
     /// stored. If there is room it is queued at once, since a future that holds a message is large.
     pub(crate) fn publish(
         self: &Arc<Self>,
         message: Result<Message>,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let publisher = Arc::clone(self);
-        let end = CallLimit::or(self.timeout).end();
+        let end = Instant::now() + self.timeout;
         let sent = message.map(|message| self.try_send(Arc::new(message)));
         async move {
             let mut pending = match sent? {
@@ -176,10 +176,9 @@ impl Publisher {
                 published => published.map(|()| true),
             }
         };
-        let end = CallLimit::or(self.timeout).end();
         let tried = tokio::select! {
             biased;
-            tried = timeout_at(end, trying) => tried,
+            tried = timeout(self.timeout, trying) => tried,
             () = self.patience.ended() => {
                 return Err(out_of_reach(message, &self.patience, &self.link.trouble()));
             }
@@ -265,8 +264,7 @@ impl Publisher {
     }
 
     pub(super) fn no_answer(&self, message: &Message, sent: bool) -> Error {
-        let limit = CallLimit::or(self.timeout).limit();
-        unanswered(message, limit, &self.link.trouble(), sent)
+        unanswered(message, self.timeout, &self.link.trouble(), sent)
     }
 }
 

@@ -14,7 +14,6 @@ use super::plan::Topology;
 use super::probes::wait_queues;
 use super::requirements::Wanted;
 use super::spread::spread;
-use crate::engine::CallLimit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;
@@ -139,7 +138,7 @@ impl Declarer {
     /// the same time (measured).
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
         // Shorter than the time limit, so that this error is told and not the time.
-        let (began, patience) = (Instant::now(), CallLimit::or(self.broker.timeout()).left() / 2);
+        let (began, patience) = (Instant::now(), self.broker.timeout() / 2);
         // Declarations that are answered once more do not count.
         let (mut most, mut spread_any) = (0, false);
         loop {

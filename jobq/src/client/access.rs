@@ -1,9 +1,11 @@
-//! The certificates and the credentials of a client.
+//! The access of a client to its broker: certificates, credentials, and the management API.
 
 use std::path::PathBuf;
 
 use super::ClientBuilder;
 use crate::credentials::{Credentials, CredentialsSource};
+#[cfg(feature = "management")]
+use crate::engine::ManagementUrl;
 use crate::engine::{ClientCertificate, Pem};
 
 impl ClientBuilder {
@@ -121,6 +123,38 @@ impl ClientBuilder {
     /// file.
     pub fn credentials(mut self, source: impl Credentials) -> Self {
         self.options.credentials = Some(CredentialsSource::new(source));
+        self
+    }
+
+    /// Sets the URL of the broker's management API, such as `http://localhost:15672` (with TLS
+    /// `https://...:15671`), for information that AMQP does not have. Pools read the policies of
+    /// their queues from it when they start; the [`doctor`](Client::doctor) reads policies,
+    /// bindings and nodes.
+    ///
+    /// A policy is set on the broker, outside of the program. One that limits the length of a work
+    /// queue or the lifetime of its jobs loses jobs or stalls them. With this URL a pool refuses to
+    /// start on such a queue, with an error that names the policy; without it the policy is not
+    /// noticed. If the API does not answer, the pool logs a warning and starts.
+    ///
+    /// The user and the password are those of the broker's URL, unless this URL has others
+    /// (`http://ann:secret@host:15672`). They are sent in plain text if the scheme is `http`. The
+    /// user needs the tag `monitoring`, or `management` for policies only. An `https` URL is
+    /// verified with the certificates of this builder. Without this call, and without
+    /// `JOBQ_MANAGEMENT_URL` in [`from_env`](Self::from_env), the API is not used.
+    ///
+    /// ```no_run
+    /// # use jobq::Client;
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = Client::builder("amqp://ann:secret@mq.example.com")
+    ///     .management("https://mq.example.com:15671")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "management")]
+    pub fn management(mut self, url: impl Into<String>) -> Self {
+        self.options.management = Some(ManagementUrl(url.into()));
         self
     }
 }
