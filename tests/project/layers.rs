@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
         "error" | "finding" | "guard" | "job" | "retry" | "period" | "setting" => 0,
-        "awaitable" | "background" | "clock" | "host" | "metrics" | "suspension" | "telemetry"
-        | "traces" | "engine" => 10,
+        "awaitable" | "background" | "clock" | "host" | "metrics" | "repeated" | "suspension"
+        | "telemetry" | "traces" | "engine" => 10,
         "rabbitmq" => 20,
         "sqlite" => 21,
         "admin" => 30,
