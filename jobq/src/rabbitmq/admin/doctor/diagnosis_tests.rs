@@ -56,7 +56,7 @@ fn healthy() -> Facts {
     let nodes = ["a", "b", "c"];
     Facts {
         vhost: "/".into(),
-        version: Some("4.3.6".into()),
+        version: Some("4.3.7".into()),
         heartbeat: 20,
         publishing: Publishing::Taken,
         management: Some(Management {
@@ -118,9 +118,14 @@ fn each_fact_has_its_finding() {
             |facts| facts.version = Some("3.9.29".into()),
             &[(Kind::Version, Error), (Kind::AckTimeout, Warning)],
         ),
-        (|facts| facts.version = Some("3.10.8".into()), &[(Kind::AckTimeout, Warning)]),
-        (|facts| facts.version = Some("3.12.0".into()), &[]),
-        (|facts| facts.version = Some("4.0.5".into()), &[]),
+        (
+            |facts| facts.version = Some("3.10.8".into()),
+            &[(Kind::Version, Note), (Kind::AckTimeout, Warning)],
+        ),
+        (|facts| facts.version = Some("3.12.0".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.version = Some("4.0.5".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.version = Some("4.2.5".into()), &[(Kind::Version, Warning)]),
+        (|facts| facts.version = Some("4.2.7".into()), &[]),
         (|facts| facts.version = Some("4.4.0-rc.1".into()), &[(Kind::Version, Note)]),
         (|facts| facts.temporary = QueueType::Quorum, &[(Kind::QueueTypes, Note)]),
         (|facts| facts.heartbeat = 0, &[(Kind::Heartbeat, Warning)]),

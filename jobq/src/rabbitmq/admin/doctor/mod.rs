@@ -14,6 +14,7 @@ mod policy;
 mod presence;
 pub(crate) mod role;
 mod unseen;
+mod version;
 mod waits;
 
 use std::sync::Arc;
