@@ -104,6 +104,8 @@ pub enum FindingKind {
     Policy,
     /// A queue is missing or in a bad state.
     Queue,
+    /// Another client consumes a queue of jobq.
+    Consumers,
     /// An exchange or a binding is missing: jobs are not routed.
     Routing,
     /// The broker has one node, or a queue has too few replicas.

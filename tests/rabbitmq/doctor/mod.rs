@@ -1,6 +1,7 @@
 //! The doctor finds what weakens jobq's promises, on real brokers, and a pool
 //! does not start where a policy would lose its jobs.
 
+mod consumers;
 mod findings;
 mod log;
 mod policy;

@@ -4,7 +4,7 @@ use jobq_tests::test_store::{Scripted, Step, Store, TestStore, until};
 use super::Place;
 
 /// The test of a client that is told of the management API.
-async fn set_up(place: &Place) -> TestStore {
+pub(super) async fn set_up(place: &Place) -> TestStore {
     let mut test = TestStore::on(Store::on_broker(place.node.url())).await;
     test.client = place.client_in(&test.store.namespace).await;
     test

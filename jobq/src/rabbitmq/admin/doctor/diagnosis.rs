@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::consumers::others;
 use super::facts::{Facts, Management, Node, Publishing, Queue};
 use super::few;
 use super::leaders::leaders;
@@ -25,7 +26,8 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     findings.extend(heartbeat(facts.heartbeat));
     findings.extend(publishing(&facts.publishing));
     findings.extend(presence(facts, names, topology));
-    let Some(Management { queues, nodes, bindings, dead_lettering }) = &facts.management else {
+    let Some(Management { queues, nodes, bindings, dead_lettering, consumers }) = &facts.management
+    else {
         findings.push(not_given());
         return findings;
     };
@@ -47,6 +49,11 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     // If the queues are not shown either, one finding says so.
     if let (Ok(_), Err(why)) = (queues, bindings) {
         findings.push(not_shown("the bindings of the queues", why));
+    }
+    match (queues, consumers) {
+        (_, Ok(consumers)) => findings.extend(others(consumers, names)),
+        (Ok(_), Err(why)) => findings.push(not_shown("the consumers of the queues", why)),
+        (Err(_), Err(_)) => {}
     }
     findings
 }

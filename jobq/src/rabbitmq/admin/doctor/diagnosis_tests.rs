@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::engine::QueueSpec;
 use crate::error::ErrorKind;
-use crate::rabbitmq::admin::doctor::facts::{Binding, State};
+use crate::rabbitmq::admin::doctor::facts::{Binding, Consumer, State};
 use crate::rabbitmq::topology::plan::{Argument, Declaration};
 
 fn names() -> Names {
@@ -64,6 +64,7 @@ fn healthy() -> Facts {
             nodes: Ok(nodes.map(node).into()),
             bindings: Ok(bindings()),
             dead_lettering: Ok(Vec::new()),
+            consumers: Ok(Vec::new()),
         }),
         ..Facts::default()
     }
@@ -100,6 +101,7 @@ fn refusing() -> Management {
         nodes: Err("no".into()),
         bindings: Err("no".into()),
         dead_lettering: Ok(Vec::new()),
+        consumers: Err("no".into()),
     }
 }
 
@@ -184,6 +186,18 @@ fn each_fact_has_its_finding() {
                 let bindings = Ok(bindings());
                 facts.management = Some(Management { queues, bindings, ..refusing() });
             },
+            &[(Kind::Unchecked, Warning)],
+        ),
+        (
+            |facts| {
+                let (queue, tag) = ("jobq:mail".into(), "x".into());
+                let other = Consumer { queue, tag, ..Consumer::default() };
+                facts.management.as_mut().unwrap().consumers = Ok(vec![other]);
+            },
+            &[(Kind::Consumers, Warning)],
+        ),
+        (
+            |facts| facts.management.as_mut().unwrap().consumers = Err("no".into()),
             &[(Kind::Unchecked, Warning)],
         ),
         (

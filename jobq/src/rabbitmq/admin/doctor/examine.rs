@@ -169,6 +169,7 @@ impl Doctor {
             nodes: api.nodes().await,
             bindings: api.bindings().await,
             dead_lettering: api.dead_lettering().await,
+            consumers: api.consumers().await,
         })
     }
 

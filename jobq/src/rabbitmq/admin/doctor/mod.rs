@@ -1,8 +1,9 @@
 //! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! All is pure but `examine`, `listing` and `management`, which collect facts.
+//! All is pure but `examine`, `listing`, `management` and `queries`, which collect facts.
 
 pub(crate) mod compare;
+mod consumers;
 mod diagnosis;
 mod examine;
 pub(crate) mod facts;
@@ -12,6 +13,8 @@ mod listing;
 mod management;
 mod policy;
 mod presence;
+#[cfg(feature = "management")]
+mod queries;
 pub(crate) mod role;
 mod unseen;
 mod version;
