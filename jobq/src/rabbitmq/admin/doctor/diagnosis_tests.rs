@@ -184,7 +184,8 @@ fn each_fact_has_its_finding() {
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
                 let bindings = Ok(bindings());
-                facts.management = Some(Management { queues, bindings, ..refusing() });
+                let consumers = Ok(Vec::new());
+                facts.management = Some(Management { queues, bindings, consumers, ..refusing() });
             },
             &[(Kind::Unchecked, Warning)],
         ),
