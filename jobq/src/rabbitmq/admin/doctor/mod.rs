@@ -7,6 +7,8 @@ mod consumers;
 mod diagnosis;
 mod examine;
 pub(crate) mod facts;
+#[cfg(feature = "management")]
+mod in_force;
 mod leaders;
 mod listing;
 #[cfg(feature = "management")]

@@ -1,10 +1,13 @@
 //! What jobq asks the broker's management API: facts that AMQP does not show. Each answer is the
 //! facts, or the reason for which they are not shown.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::facts::{Binding, Consumer, DeadLettering, Node, Queue};
+use super::in_force::{Named, Policies, Policy};
 use super::management::Management;
 
 /// The requested columns of queues.
@@ -68,5 +71,47 @@ impl Management {
             })
         };
         Ok(found.iter().filter_map(of).collect())
+    }
+
+    /// The policies of the vhost as they are now, and those of its queues that each concerns by its
+    /// pattern.
+    pub(super) async fn policies(&self) -> Result<Policies, String> {
+        Ok(Policies {
+            of_users: self.policies_at("policies").await?,
+            of_operators: self.policies_at("operator-policies").await?,
+        })
+    }
+
+    async fn policies_at(&self, path: &str) -> Result<Vec<Named>, String> {
+        let all: Vec<Policy> = self.get(&[path, &self.vhost], &[]).await?;
+        let all: Vec<_> = all.into_iter().filter(Policy::is_for_quorum_queues).collect();
+        // Without one that matters, it does not matter which of them are in force.
+        if !all.iter().any(Policy::matters) {
+            return Ok(Vec::new());
+        }
+        let mut named = Vec::new();
+        for policy in all {
+            let queues = self.matched(&policy.pattern).await?;
+            named.push(Named { policy, queues });
+        }
+        Ok(named)
+    }
+
+    /// The queues whose names match a pattern. The API applies it as policies do, but for case.
+    async fn matched(&self, pattern: &str) -> Result<BTreeSet<String>, String> {
+        #[derive(Deserialize)]
+        struct Name {
+            name: String,
+        }
+        let pattern = format!("(?-i){pattern}");
+        let query = [
+            ("name", pattern.as_str()),
+            ("use_regex", "true"),
+            ("columns", "name"),
+            // The records of the queues alone.
+            ("disable_stats", "true"),
+        ];
+        let found: Vec<Name> = self.pages(&["queues", &self.vhost], &query).await?;
+        Ok(found.into_iter().map(|queue| queue.name).collect())
     }
 }
