@@ -137,6 +137,7 @@ mod tests {
     fn a_queue_is_behind_until_it_is_shown_with_what_is_in_force() {
         let (five, nine) = (json!({"max-length": 5}), json!({"max-length": 9}));
         let ha = json!({"ha-mode": "all", "max-length": 5});
+        let both = json!({"expires": 1, "max-length": 9});
         let leaders = json!({"queue-leader-locator": "balanced"});
         let set = |name, priority, definition| policy(name, "queues", priority, definition);
         let table = [
@@ -212,7 +213,7 @@ mod tests {
                 true,
             ),
             (
-                vec![set("a", 0, &json!({"expires": 1, "max-length": 9}))],
+                vec![set("a", 0, &both)],
                 vec![set("op", 0, &five)],
                 shown("a", "op", five.clone()),
                 true,
