@@ -2,6 +2,7 @@
 //! does not start where a policy would lose its jobs.
 
 mod consumers;
+mod delayed;
 mod findings;
 mod log;
 mod policy;

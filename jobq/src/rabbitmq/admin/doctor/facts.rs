@@ -112,6 +112,9 @@ pub(crate) struct Queue {
     pub(crate) leader: Option<String>,
     /// The messages that were passed on and are not confirmed.
     pub(crate) messages_dlx: Option<u64>,
+    /// Those that were returned and wait for the delay that a policy sets (RabbitMQ 4.3).
+    #[serde(rename = "messages_delayed")]
+    pub(crate) delayed: Option<u64>,
     /// All messages, those in flight included. `None` if the broker has not counted yet.
     pub(crate) messages: Option<u64>,
     /// Those that no consumer holds.

@@ -25,7 +25,7 @@ mod waits;
 use std::sync::Arc;
 
 pub(crate) use examine::Unseen;
-pub(crate) use listing::Listing;
+pub(crate) use listing::{Delayed, Listing};
 #[cfg(feature = "management")]
 pub(crate) use management::Management;
 

@@ -12,7 +12,7 @@ use super::management::Management;
 
 /// The requested columns of queues.
 const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_policy_definition,members,leader,\
-     messages,messages_ready,messages_dlx,consumers";
+     messages,messages_ready,messages_dlx,messages_delayed,consumers";
 
 /// A queue with its leader.
 #[derive(Default, Deserialize)]
