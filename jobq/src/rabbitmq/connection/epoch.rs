@@ -1,11 +1,19 @@
 //! A connection epoch: one established connection.
 
+use std::sync::OnceLock;
+use std::time::Duration;
+
 use lapin::Connection;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::rabbitmq::errors::{lost, refusal};
 use crate::rabbitmq::lapin::log::Questions;
+
+/// How long the reason of the end of a connection may come after the end.
+const END: Duration = Duration::from_secs(1);
 
 /// An established connection.
 pub(crate) struct Established {
@@ -29,6 +37,8 @@ pub(crate) struct ConnectionEpoch {
     pub(crate) node: usize,
     /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
+    /// Why it has ended, unless this client closed it.
+    reason: OnceLock<String>,
     /// Requests on its channels that the broker may refuse.
     pub(crate) questions: Questions,
     /// Channels on which questions are asked.
@@ -42,7 +52,8 @@ impl ConnectionEpoch {
         let Established { connection, questions, version, node } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, number, version, node, over, questions, asking, telling }
+        let reason = OnceLock::new();
+        Self { connection, number, version, node, over, reason, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,
@@ -52,13 +63,30 @@ impl ConnectionEpoch {
         doing: &str,
         asking: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        tokio::select! {
+        let error = tokio::select! {
             biased;
-            answer = asking => answer,
-            () = self.over.cancelled() => {
-                let text = format!("{doing} failed: the connection was lost");
-                Err(Error::new(ErrorKind::Connection, text))
-            }
+            answer = asking => match answer {
+                // `lapin` says of later requests only that the connection has ended.
+                Err(error) if error.is_connection() && !self.connection.status().connected() => {
+                    error
+                }
+                answer => return answer,
+            },
+            () = self.over.cancelled() => return Err(lost(doing, self.reason())),
+        };
+        if refusal(&error).is_none() && timeout(END, self.over.cancelled()).await.is_ok() {
+            return Err(lost(doing, self.reason()));
         }
+        Err(error)
+    }
+
+    /// Records that the connection has ended, for this reason.
+    pub(crate) fn end(&self, reason: String) {
+        let _ = self.reason.set(reason);
+        self.over.cancel();
+    }
+
+    fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 }

@@ -278,9 +278,9 @@ impl Supervisor {
                     let Connector { target, name, node, .. } = &self.connector;
                     let broker = &target.address;
                     tracing::warn!(%broker, node, connection = name, reason, "connection lost");
-                    up.over.cancel();
                     self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
                     let lost = format!("the connection to {broker} was lost: {reason}");
+                    up.end(reason);
                     self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
                 }
             }
