@@ -109,11 +109,25 @@ fn set(facts: &mut Facts, title: &str, state: State) {
     facts.places.insert(title.to_owned(), state);
 }
 
+/// A change of healthy facts, and what is found then.
+type Row<'t> = (fn(&mut Facts), &'t [(Kind, Severity)]);
+
+fn check(table: &[Row<'_>]) {
+    for (index, (change, expected)) in table.iter().enumerate() {
+        let mut facts = healthy();
+        change(&mut facts);
+        assert_eq!(found(&facts), *expected, "row {index}: {:#?}", findings(&facts));
+        for finding in findings(&facts) {
+            let said = [finding.about(), finding.what()];
+            assert!(said.iter().all(|said| !said.is_empty()), "{finding:?}");
+        }
+    }
+}
+
 #[test]
 fn each_fact_has_its_finding() {
     use Severity::{Error, Note, Warning};
-    type Change = fn(&mut Facts);
-    let table: &[(Change, &[(Kind, Severity)])] = &[
+    check(&[
         (|facts| facts.version = None, &[(Kind::Version, Warning)]),
         (|facts| facts.version = Some("rabbit".into()), &[(Kind::Version, Warning)]),
         (
@@ -154,6 +168,13 @@ fn each_fact_has_its_finding() {
             },
             &[(Kind::Arguments, Error)],
         ),
+    ]);
+}
+
+#[test]
+fn each_fact_of_the_management_api_has_its_finding() {
+    use Severity::{Error, Warning};
+    check(&[
         (|facts| facts.management = None, &[(Kind::Unchecked, Warning)]),
         (|facts| facts.management = Some(refusing()), &[(Kind::Unchecked, Warning); 2]),
         (
@@ -213,16 +234,7 @@ fn each_fact_has_its_finding() {
             |facts| queue(facts, "jobq:mail@failed").effective = json!({"message-ttl": 5}),
             &[(Kind::Policy, Warning)],
         ),
-    ];
-    for (index, (change, expected)) in table.iter().enumerate() {
-        let mut facts = healthy();
-        change(&mut facts);
-        assert_eq!(found(&facts), *expected, "row {index}: {:#?}", findings(&facts));
-        for finding in findings(&facts) {
-            let said = [finding.about(), finding.what()];
-            assert!(said.iter().all(|said| !said.is_empty()), "{finding:?}");
-        }
-    }
+    ]);
 }
 
 #[test]
