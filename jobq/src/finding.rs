@@ -91,7 +91,8 @@ pub struct Finding {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A version that jobq does not support or was not tested on.
+    /// A version that jobq does not support or was not tested on, that nobody maintains, or that
+    /// has a known defect.
     Version,
     /// The broker lacks a type of queues, and jobq uses another one.
     QueueTypes,
@@ -103,6 +104,8 @@ pub enum FindingKind {
     Policy,
     /// A queue is missing or in a bad state.
     Queue,
+    /// Another client consumes a queue of jobq.
+    Consumers,
     /// An exchange or a binding is missing: jobs are not routed.
     Routing,
     /// The broker has one node, or a queue has too few replicas.

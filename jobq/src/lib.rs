@@ -117,6 +117,7 @@ pub mod metrics;
 pub mod period;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+mod repeated;
 mod retry;
 pub mod setting;
 #[cfg(feature = "sqlite")]

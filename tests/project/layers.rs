@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
         "error" | "finding" | "guard" | "job" | "retry" | "period" | "setting" => 0,
-        "awaitable" | "background" | "clock" | "credentials" | "host" | "metrics"
+        "awaitable" | "background" | "clock" | "credentials" | "host" | "metrics" | "repeated"
         | "suspension" | "telemetry" | "traces" | "engine" => 10,
         "rabbitmq" => 20,
         "sqlite" => 21,

@@ -1,5 +1,7 @@
 //! Limits that an administrator or a URL sets: each is named with what jobq needs.
 
+use std::time::Duration;
+
 use jobq::{Client, Error, ErrorKind, Job, WorkerPool};
 use jobq_tests::broker::{self, Broker, namespace};
 use jobq_tests::test_store::{Scripted, Store, TestStore};
@@ -56,6 +58,42 @@ async fn a_broker_with_few_channels_or_small_frames_is_told_of() {
     let small = lines("frame_max = 65536\n").await.expect("as before");
     let error = Client::connect(small.url()).await.unwrap_err();
     says(&error, &["frames to 65536 bytes", "131072", "rabbitmq.conf"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_users_limit_of_channels_is_named_by_a_pool_that_does_not_start() {
+    let test = "a_users_limit_of_channels_is_named_by_a_pool_that_does_not_start";
+    let Some(vhost) = Vhost::of(test).await else {
+        return;
+    };
+    let user = namespace();
+    vhost.node().ctl(&["add_user", &user, "secret"]).await;
+    vhost.permit(&user, [".*"; 3]).await;
+    let url = vhost.url().replace("amqp://", &format!("amqp://{user}:secret@"));
+    let mut refused = 0;
+    for limit in [1, 2, 3, 4, 6, 8, 13, 21] {
+        let limits = format!(r#"{{"max-channels": {limit}}}"#);
+        vhost.node().ctl(&["set_user_limits", &user, &limits]).await;
+        let builder = Client::builder(&url).timeout(Duration::from_secs(10));
+        let client = builder.connect().await.expect("it connects");
+        // Its channels count as well, and the pool may be refused on either connection.
+        let job = Scripted { steps: Vec::new() };
+        drop(client.enqueue(job).await);
+        match pool(&client).spawn().await {
+            Ok(running) => running.shutdown().await.expect("it ends"),
+            Err(error) => {
+                refused += 1;
+                let named = format!("number of channels opened for user '{user}'");
+                says(&error, &["NOT_ALLOWED", &named, "16 channels", "set_user_limits"]);
+                // The second one is that of RabbitMQ 4.3.
+                let limits = [format!("limit of ({limit})"), format!("limit of {limit};")];
+                assert!(limits.iter().any(|said| error.to_string().contains(said)), "{error}");
+            }
+        }
+        client.close().await;
+    }
+    assert!(refused >= 3, "{refused}");
+    vhost.delete().await;
 }
 
 macro_rules! many {

@@ -269,6 +269,19 @@ fn skipped(test: &str) {
     skipped_for(test, "a private broker");
 }
 
+/// Whether the tests run on this version of RabbitMQ or a later one; where not, that is said aloud.
+#[must_use]
+pub fn is_at_least(first: (u32, u32), test: &str) -> bool {
+    let version = env::var("JOBQ_TEST_BROKER_VERSION").unwrap_or_default();
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parts = version.split_once('.').and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    let is_so = parts.is_some_and(|parts| parts >= first);
+    if !is_so {
+        skipped_for(test, &format!("RabbitMQ {}.{} or later", first.0, first.1));
+    }
+    is_so
+}
+
 /// Says aloud that a test did not run, and what it needs. `tests/run` collects these lines.
 pub(crate) fn skipped_for(test: &str, need: &str) {
     eprintln!("SKIPPED: {test} needs {need}");

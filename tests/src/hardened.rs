@@ -1,12 +1,10 @@
 //! A broker that is as strict as RabbitMQ can be: no classic queues, TLS alone, users with few
 //! permissions, and timestamps that the broker sets.
 
-use std::env;
-
 use serde_json::json;
 
 use crate::authority::Authority;
-use crate::broker::{Broker, blocking, skipped_for, unique};
+use crate::broker::{Broker, blocking, is_at_least, unique};
 use crate::node::Node;
 use crate::place::Place;
 use crate::raw::Raw;
@@ -33,11 +31,7 @@ impl Hardened {
     /// to configure, to write and to read; `None`, said aloud, where the tests run on a version that
     /// has classic queues in any case.
     pub async fn start(test: &str, users: &[(&str, [String; 3])]) -> Option<Self> {
-        let version = env::var("JOBQ_TEST_BROKER_VERSION").unwrap_or_default();
-        let number = |text: &str| text.parse::<u32>().ok();
-        let parts = version.split_once('.').and_then(|(a, b)| Some((number(a)?, number(b)?)));
-        if parts.is_none_or(|parts| parts < FIRST) {
-            skipped_for(test, "RabbitMQ 4.2 or later");
+        if !is_at_least(FIRST, test) {
             return None;
         }
         let declares = ["configure", "write", "read"].map(|_| format!("^{NAMESPACES}"));

@@ -116,6 +116,37 @@ async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_refused_for_long_is_told_once_a_minute() {
+    let log = LogCapture::log();
+    let Some(place) = Place::of("a_queue_that_is_refused_for_long_is_told_once_a_minute").await
+    else {
+        return;
+    };
+    let mut test = TestStore::on(place.store()).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
+    place.vhost.permit(&place.user, [".*", ".*", "^$"]).await;
+    place.vhost.close_connections().await;
+    // The broker logs each try, of two consumers.
+    let queues = ["", "@solo"].map(|part| format!("'{}:scripted{part}'", test.store.namespace));
+    until("many tries to be refused", async || {
+        let log = place.vhost.node().log();
+        let refused: Vec<_> =
+            log.lines().filter(|line| line.contains("refused for user")).collect();
+        let tries = |queue: &String| refused.iter().filter(|line| line.contains(queue)).count();
+        queues.iter().all(|queue| tries(queue) >= 5).then_some(())
+    })
+    .await;
+    let refusal = "could not start the consumer; retrying queue=\"scripted\"";
+    let told = log.lines(&["ERROR", refusal]);
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(!told[0].contains("more="), "it was the first: {told:?}");
+    place.permit(".*").await;
+    goes_on(&mut test, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vhost_that_is_deleted_and_made_again_is_used_again() {
     let test = "a_vhost_that_is_deleted_and_made_again_is_used_again";
     let Some(place) = Place::of(test).await else {

@@ -1,23 +1,21 @@
 use jobq::{Client, ErrorKind, FindingKind, Report, Severity};
-use jobq_tests::test_store::{Scripted, Step, Store, TestStore, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
 
 use super::Place;
 
 /// The test of a client that is told of the management API.
-async fn set_up(place: &Place) -> TestStore {
+pub(super) async fn set_up(place: &Place) -> TestStore {
     let mut test = TestStore::on(Store::on_broker(place.node.url())).await;
     test.client = place.client_in(&test.store.namespace).await;
     test
 }
 
-/// The first report with a policy in it. Brokers apply one a moment after they took it.
+/// The report of now, in which a policy is that was set a moment ago.
 async fn report(client: &Client) -> Report {
-    until("the policy", async || {
-        let report = client.doctor().await.expect("it can be examined");
-        let policy = |found: &jobq::Finding| found.kind() == FindingKind::Policy;
-        report.findings().iter().any(policy).then_some(report)
-    })
-    .await
+    let report = client.doctor().await.expect("it can be examined");
+    let policy = |found: &jobq::Finding| found.kind() == FindingKind::Policy;
+    assert!(report.findings().iter().any(policy), "{report}");
+    report
 }
 
 /// `keys` are those of the policy, each with its value as JSON and as text.
@@ -35,12 +33,13 @@ async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: 
     let (pattern, definition) = (format!("^{space}:scripted$"), format!("{{{}}}", set.join(",")));
     let what = if of_operator { "set_operator_policy" } else { "set_policy" };
     place.node.ctl(&[what, &name, &pattern, &definition, "--apply-to", "queues"]).await;
+    // At once, although the columns of the queue are older.
+    let error = test.pool().spawn().await.expect_err("its jobs would be lost or stuck");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
     let report = report(&test.client).await;
     let errors: Vec<_> = report.errors().collect();
     assert_eq!(errors.len(), keys.len(), "{report}");
     let clear = what.replace("set", "clear");
-    let error = test.pool().spawn().await.expect_err("its jobs would be lost or stuck");
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
     for (found, (key, _, value)) in errors.iter().zip(keys) {
         assert_eq!(found.kind(), FindingKind::Policy);
         let said = [
@@ -67,8 +66,9 @@ async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: 
     let running = test.pool_of(&plain).spawn().await.expect("it starts");
     running.shutdown().await.expect("it ends");
 
+    // And it is gone at once.
     place.node.ctl(&[&clear, &name]).await;
-    let running = until("a pool to start", async || test.pool().spawn().await.ok()).await;
+    let running = test.pool().spawn().await.expect("it starts");
     running.shutdown().await.expect("it ends");
     let report = test.client.doctor().await.expect("it can be examined");
     assert!(report.is_sound(), "{report}");
@@ -85,6 +85,39 @@ async fn a_pool_does_not_start_on_a_queue_that_loses_its_oldest_jobs() {
 async fn a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator() {
     let test = "a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator";
     refuses_to_start(true, &[("message-ttl", "60000", "60000")], test).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_sees_the_policies_of_now() {
+    let Some(place) = Place::shared("the_doctor_sees_the_policies_of_now").await else {
+        return;
+    };
+    let test = set_up(&place).await;
+    let space = &test.store.namespace;
+    test.client.declare::<Scripted>().await.expect("declares");
+    let (low, high) = (format!("low-{space}"), format!("high-{space}"));
+    let pattern = format!("^{}:SCRIPTED$|^{space}:(?=s)scripted$", space.to_uppercase());
+    let set = async |name: &str, priority: &str, definition: &str| {
+        let of = ["--priority", priority, "--apply-to", "queues"];
+        place.node.ctl(&[&["set_policy", name, &pattern, definition], &of[..]].concat()).await;
+    };
+    let told = async || {
+        let report = test.client.doctor().await.expect("it can be examined");
+        let told = report.findings().iter().filter(|it| it.kind() == FindingKind::Policy);
+        told.map(|found| found.what().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(told().await.is_empty());
+    set(&low, "1", r#"{"max-length":5}"#).await;
+    assert_eq!(told().await, [format!("policy `{low}` sets `max-length` to 5")]);
+    set(&low, "1", r#"{"max-length":6}"#).await;
+    assert_eq!(told().await, [format!("policy `{low}` sets `max-length` to 6")]);
+    // Another one takes its place.
+    set(&high, "2", r#"{"expires":3600000}"#).await;
+    assert_eq!(told().await, [format!("policy `{high}` sets `expires` to 3600000")]);
+    place.node.ctl(&["clear_policy", &high]).await;
+    assert_eq!(told().await, [format!("policy `{low}` sets `max-length` to 6")]);
+    place.node.ctl(&["clear_policy", &low]).await;
+    assert!(told().await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

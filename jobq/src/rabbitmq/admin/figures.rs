@@ -12,7 +12,7 @@ use super::roster::Roster;
 use crate::engine::{Answers, Ask, Counts, Figure, Part, Place, QueueNames};
 use crate::error::Result;
 use crate::rabbitmq::admin::control::Control;
-use crate::rabbitmq::admin::doctor::Doctor;
+use crate::rabbitmq::admin::doctor::{Delayed, Doctor};
 use crate::rabbitmq::connection::agreement::Agreement;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
@@ -60,7 +60,7 @@ impl Figures<'_> {
             return Ok(Counts::unknown(WITHOUT).into_parts());
         }
         let places = places(self.known.part(queue), self.doctor.listed(queue).await);
-        let counting = self.count(queue, places);
+        let counting = self.count(queue, places, self.doctor.delayed(queue).await);
         let doing = format!("counting the jobs of queue `{queue}`");
         let parts = match self.broker.unless_blocked(&doing, counting).await {
             Err(error) if self.broker.publishing().is_blocked() => {
@@ -72,8 +72,13 @@ impl Figures<'_> {
         Ok(parts)
     }
 
-    /// Counts the jobs of a queue in these places.
-    async fn count(&self, queue: &str, places: Figure<Wanted>) -> Result<Vec<Part>> {
+    /// Counts the jobs of a queue in these places, beside those that are delayed.
+    async fn count(
+        &self,
+        queue: &str,
+        places: Figure<Wanted>,
+        delayed: Delayed,
+    ) -> Result<Vec<Part>> {
         let (names, missing) = (self.known.names(), &self.known.missing_queues);
         let up = self.broker.up().await?;
         let work = missing.figures(&up, &names.work(queue)).await?;
@@ -97,7 +102,11 @@ impl Figures<'_> {
             Figure::Unknown(_) if is_missing => parts.push(Part::new(Place::Waiting, 0)),
             Figure::Unknown(why) => parts.push(Part::new(Place::Waiting, Figure::Unknown(why))),
         }
+        if delayed.jobs > 0 {
+            parts.push(Part::new(Place::Waiting, delayed.jobs));
+        }
         let failed = self.failed_in(&up, &names.failed(queue)).await?;
+        let failed = failed.map(|failed| failed.saturating_add(delayed.failed));
         parts.push(Part::new(Place::Failed, failed));
         if is_missing && Counts::from_parts(&parts).is_empty() {
             parts.clear();

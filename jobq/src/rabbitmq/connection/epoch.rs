@@ -1,14 +1,20 @@
 //! A connection epoch: one established connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lapin::Connection;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::identity::Held;
 use super::idle::Idle;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::rabbitmq::errors::{lost, refusal};
 use crate::rabbitmq::lapin::log::Questions;
+
+/// How long the reason of the end of a connection may come after the end.
+const END: Duration = Duration::from_secs(1);
 
 /// An established connection.
 pub(crate) struct Established {
@@ -36,6 +42,8 @@ pub(crate) struct ConnectionEpoch {
     pub(crate) held: Option<Arc<Held>>,
     /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
+    /// Why it has ended, unless this client closed it.
+    reason: OnceLock<String>,
     /// Requests on its channels that the broker may refuse.
     pub(crate) questions: Questions,
     /// Channels on which questions are asked.
@@ -49,7 +57,8 @@ impl ConnectionEpoch {
         let Established { connection, questions, version, node, held } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, number, version, node, held, over, questions, asking, telling }
+        let reason = OnceLock::new();
+        Self { connection, number, version, node, held, over, reason, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,
@@ -59,13 +68,30 @@ impl ConnectionEpoch {
         doing: &str,
         asking: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        tokio::select! {
+        let error = tokio::select! {
             biased;
-            answer = asking => answer,
-            () = self.over.cancelled() => {
-                let text = format!("{doing} failed: the connection was lost");
-                Err(Error::new(ErrorKind::Connection, text))
-            }
+            answer = asking => match answer {
+                // `lapin` says of later requests only that the connection has ended.
+                Err(error) if error.is_connection() && !self.connection.status().connected() => {
+                    error
+                }
+                answer => return answer,
+            },
+            () = self.over.cancelled() => return Err(lost(doing, self.reason())),
+        };
+        if refusal(&error).is_none() && timeout(END, self.over.cancelled()).await.is_ok() {
+            return Err(lost(doing, self.reason()));
         }
+        Err(error)
+    }
+
+    /// Records that the connection has ended, for this reason.
+    pub(crate) fn end(&self, reason: String) {
+        let _ = self.reason.set(reason);
+        self.over.cancel();
+    }
+
+    fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 }

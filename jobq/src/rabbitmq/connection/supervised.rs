@@ -10,10 +10,11 @@ mod renewal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -27,6 +28,7 @@ use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::ConnectionMetrics;
+use crate::repeated::{Line, Repeated};
 
 /// After this uptime of a connection, channel or consumer, the backoff starts afresh.
 pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(20);
@@ -77,6 +79,9 @@ struct Supervisor {
     state: watch::Sender<State>,
     unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
+    /// Failed tries to connect again, for the log: those that waiting alone may resolve, and refusals.
+    unreachable: Repeated,
+    refused: Repeated,
 }
 
 impl SupervisedConnection {
@@ -150,6 +155,8 @@ impl SupervisedConnection {
             state: sender,
             unreadable: Arc::clone(&unreadable),
             closing: closing.clone(),
+            unreachable: Repeated::default(),
+            refused: Repeated::default(),
         };
         (Self { state, unreadable, closing }, supervisor)
     }
@@ -287,9 +294,9 @@ impl Supervisor {
             let Connector { target, name, node, .. } = &self.connector;
             let broker = &target.address;
             tracing::warn!(%broker, node, connection = name, reason, "connection lost");
-            up.over.cancel();
             self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
             let lost = format!("the connection to {broker} was lost: {reason}");
+            up.end(reason);
             self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
             if since.elapsed() > STABLE_AFTER {
                 waits = backoff();
@@ -346,16 +353,13 @@ impl Supervisor {
                         answer = answer.saturating_mul(2);
                     }
                     // Waiting alone does not resolve a refusal.
+                    let connection = &self.connector.name;
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
-                        tracing::warn!(
-                            %error, connection = self.connector.name,
-                            "reconnect failed; retrying"
-                        );
-                    } else {
-                        tracing::error!(
-                            %error, connection = self.connector.name,
-                            "reconnect failed; retrying"
-                        );
+                        if let Some(Line { more }) = self.unreachable.happens(Instant::now()) {
+                            tracing::warn!(%error, connection, more, "reconnect failed; retrying");
+                        }
+                    } else if let Some(Line { more }) = self.refused.happens(Instant::now()) {
+                        tracing::error!(%error, connection, more, "reconnect failed; retrying");
                     }
                     self.state.send_replace(State::Down(error));
                 }

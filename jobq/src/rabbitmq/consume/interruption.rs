@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::engine::Interruption;
 use crate::error::{Error, ErrorKind};
+use crate::repeated::{Line, RepeatedBy};
 
 /// Whether one consumer is interrupted.
 #[derive(Debug, Clone)]
@@ -45,12 +47,38 @@ pub(crate) fn ended(queue: &str, reason: &str) -> Error {
     Error::new(ErrorKind::Connection, text)
 }
 
-/// Logs a refusal as an error, since waiting alone does not resolve it.
-pub(crate) fn log(queue: &str, error: &Error) {
-    if error.is_connection() || error.is_timeout() {
-        tracing::warn!(queue, %error, "could not start the consumer; retrying");
-    } else {
-        tracing::error!(queue, %error, "could not start the consumer; retrying");
+/// What the log says of consumers that cannot begin: once a minute for each queue, whose consumers
+/// are two.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles(RepeatedBy<(&'static str, Trouble)>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Trouble {
+    Unreachable,
+    Refused,
+    NotReplaced,
+}
+
+impl Troubles {
+    /// Logs a refusal as an error, since waiting alone does not resolve it.
+    pub(crate) fn not_started(&self, queue: &'static str, error: &Error) {
+        let is_refused = !error.is_connection() && !error.is_timeout();
+        let trouble = if is_refused { Trouble::Refused } else { Trouble::Unreachable };
+        let Some(Line { more }) = self.0.happens((queue, trouble), Instant::now()) else {
+            return;
+        };
+        if is_refused {
+            tracing::error!(queue, %error, more, "could not start the consumer; retrying");
+        } else {
+            tracing::warn!(queue, %error, more, "could not start the consumer; retrying");
+        }
+    }
+
+    pub(crate) fn not_replaced(&self, queue: &'static str, error: &Error) {
+        let trouble = (queue, Trouble::NotReplaced);
+        if let Some(Line { more }) = self.0.happens(trouble, Instant::now()) {
+            tracing::warn!(queue, %error, more, "could not replace the consumer; resubscribing");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use lapin::types::ShortString;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::interruption::Interruptions;
+use super::interruption::{Interruptions, Troubles};
 use super::line::Line;
 use super::place::Place;
 use super::session::{Session, Sessions};
@@ -37,6 +37,8 @@ pub(crate) struct Opener {
     pub(crate) valve: Option<Arc<dyn Valve>>,
     pub(crate) sessions: Sessions,
     pub(crate) interruptions: Interruptions,
+    /// What the log says of all consumers of the engine.
+    pub(crate) troubles: Arc<Troubles>,
 }
 
 /// A consumer.

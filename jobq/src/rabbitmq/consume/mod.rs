@@ -126,7 +126,8 @@ impl Consumers {
         tag: Option<String>,
         valve: Option<Arc<dyn Valve>>,
     ) -> Result<Opener> {
-        let Shared { broker, declarer, publisher, tasks, ack_tasks, last_acks, .. } = &*self.shared;
+        let Shared { broker, declarer, publisher, tasks, ack_tasks, last_acks, troubles, .. } =
+            &*self.shared;
         let link = self.link.get().cloned().ok_or_else(crate::engine::closed)?;
         let context = SettleContext {
             declarer: Arc::clone(declarer),
@@ -143,6 +144,7 @@ impl Consumers {
             valve,
             sessions: Sessions::new(context, ack_tasks.clone(), last_acks.clone()),
             interruptions: Interruptions::new(broker.clock().clone()),
+            troubles: Arc::clone(troubles),
         })
     }
 

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use lapin::BasicProperties;
 use lapin::types::ShortString;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
@@ -27,6 +28,7 @@ use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key;
+use crate::repeated::{Line, Repeated};
 use crate::telemetry::Who;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of
@@ -278,14 +280,19 @@ impl RabbitReceipt {
             (self.session.context.declarer.known(), End::Queue(self.session.context.queue));
         let now = self.session.context.clock.now();
         let wait = Wait::new(known, (millis, millis), now, end, None)?;
-        let mut waits = backoff();
+        let (mut waits, mut failed) = (backoff(), Repeated::default());
         while let Err(error) = self.session.context.declarer.prepare(&wait).await {
             // The job has run, so it is kept while this worker owns it, whatever the broker refuses.
             if error.is_closed() || self.is_stale() {
                 return Err(error);
             }
-            let Who { job, id, queue, attempt, .. } = self.who();
-            tracing::warn!(%job, %id, %queue, attempt, %error, "could not delay the job; retrying");
+            if let Some(Line { more }) = failed.happens(Instant::now()) {
+                let Who { job, id, queue, attempt, .. } = self.who();
+                tracing::warn!(
+                    %job, %id, %queue, attempt, %error, more,
+                    "could not delay the job; retrying"
+                );
+            }
             tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
         let to = Destination::from(wait);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::interruption::Troubles;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::publish::Publisher;
@@ -16,6 +17,7 @@ pub(crate) struct Shared {
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) limited: Arc<LimitedQueues>,
+    pub(crate) troubles: Arc<Troubles>,
     /// The consumers, and the jobs that they requeue as new messages.
     pub(crate) tasks: TaskTracker,
     /// Cancelled after the consumers have ended, to send the last acknowledgements.
@@ -35,6 +37,7 @@ impl Shared {
             declarer,
             publisher,
             limited: Arc::default(),
+            troubles: Arc::default(),
             tasks: TaskTracker::new(),
             last_acks: CancellationToken::new(),
             ack_tasks: TaskTracker::new(),

@@ -127,10 +127,7 @@ impl Subscription {
                         Ok(live) => self.has_begun(live),
                         Err(error) => {
                             let queue = self.opener.place.queue();
-                            tracing::warn!(
-                                queue, %error,
-                                "could not replace the consumer; resubscribing"
-                            );
+                            self.opener.troubles.not_replaced(queue, &error);
                             self.opener.interruptions.begin(&error);
                             self.open(None);
                         }
@@ -252,7 +249,7 @@ impl Subscription {
             self.state = State::Cancelled;
             return Err(error);
         }
-        interruption::log(self.opener.place.queue(), &error);
+        self.opener.troubles.not_started(self.opener.place.queue(), &error);
         self.opener.interruptions.begin(&error);
         self.open(None);
         Ok(())

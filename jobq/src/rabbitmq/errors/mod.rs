@@ -83,10 +83,7 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
             "; grant the user configure, write and read permissions on the namespace's queues and \
              exchanges (`rabbitmqctl set_permissions`)"
         }
-        Some(NOT_ALLOWED) if text.contains("maximum allowed user limit") => {
-            "; a client needs 16 channels to enqueue, and two more for each queue of its pool: \
-             raise the limit (`rabbitmqctl set_user_limits`)"
-        }
+        Some(NOT_ALLOWED) => channel_limit(&text).unwrap_or_default(),
         Some(NOT_FOUND) if kind == ErrorKind::Refused => {
             "; start the nodes that have its replicas (`rabbitmq-queues quorum_status` lists them; \
              the broker's log says why it is down)"
@@ -98,6 +95,36 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
         _ => "",
     });
     Error::new(kind, text).with_source(error)
+}
+
+/// The advice about a limit of channels, if the broker's text is about one.
+fn channel_limit(text: &str) -> Option<&'static str> {
+    if !text.contains("number of channels opened") {
+        return None;
+    }
+    Some(if text.contains("opened for user") {
+        "; a client needs 16 channels to enqueue, and two more for each queue of its pool, and all \
+         connections of a user count: raise its limit (`rabbitmqctl set_user_limits`)"
+    } else if text.contains("opened on node") {
+        "; a client needs 16 channels to enqueue, and two more for each queue of its pool, and all \
+         connections to a node count: raise `channel_max_per_node` in rabbitmq.conf"
+    } else {
+        "; a client needs 16 channels to enqueue, and two more for each queue of its pool: raise \
+         `channel_max` in the URL or in rabbitmq.conf"
+    })
+}
+
+/// The error of an operation on a connection that ended, with the reason of the end. The broker ends
+/// the whole connection for one channel too many.
+pub(crate) fn lost(doing: &str, reason: Option<&str>) -> Error {
+    let Some(reason) = reason else {
+        let text = format!("{doing} failed: the connection was lost");
+        return Error::new(ErrorKind::Connection, text);
+    };
+    let limit = channel_limit(reason);
+    let kind = if limit.is_some() { ErrorKind::Refused } else { ErrorKind::Connection };
+    let advice = limit.unwrap_or_default();
+    Error::new(kind, format!("{doing} failed: the connection was lost: {reason}{advice}"))
 }
 
 /// The error of an operation without an answer, and the likely reason.
@@ -149,6 +176,28 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_connection_has_its_reason() {
+        let table = [
+            (None, ErrorKind::Connection, "looking failed: the connection was lost"),
+            (
+                Some("it was closed"),
+                ErrorKind::Connection,
+                "looking failed: the connection was lost: it was closed",
+            ),
+            (
+                Some("NOT_ALLOWED - number of channels opened for user 'ann' has reached the (3)"),
+                ErrorKind::Refused,
+                "set_user_limits",
+            ),
+        ];
+        for (reason, kind, said) in table {
+            let error = lost("looking", reason);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().ends_with(said) || error.to_string().contains(said));
+        }
+    }
+
+    #[test]
     fn each_refusal_has_its_remedy() {
         let table = [
             (403, "ACCESS_REFUSED - access to queue 'q'", ErrorKind::Refused, "set_permissions"),
@@ -176,6 +225,35 @@ mod tests {
                 "start the nodes that are down",
             ),
             (541, "INTERNAL_ERROR", ErrorKind::Connection, "INTERNAL_ERROR"),
+            (
+                530,
+                "NOT_ALLOWED - number of channels opened for user 'ann' has reached the maximum \
+                 allowed user limit of (3)",
+                ErrorKind::Refused,
+                "set_user_limits",
+            ),
+            // RabbitMQ 4.0 and 4.3.
+            (
+                530,
+                "NOT_ALLOWED - number of channels opened on node 'a@c' has reached the maximum \
+                 allowed limit of (3)",
+                ErrorKind::Refused,
+                "`channel_max_per_node`",
+            ),
+            (
+                530,
+                "NOT_ALLOWED - number of channels opened for user 'ann' has reached the maximum \
+                 allowed user limit of 3",
+                ErrorKind::Refused,
+                "set_user_limits",
+            ),
+            (
+                530,
+                "NOT_ALLOWED - number of channels opened (20) has reached the negotiated \
+                 channel_max (20)",
+                ErrorKind::Refused,
+                "`channel_max` in the URL",
+            ),
         ];
         for (code, text, kind, said) in table {
             let error = refused(code, text);

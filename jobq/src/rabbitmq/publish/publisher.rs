@@ -20,6 +20,7 @@ use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
 use crate::rabbitmq::topology::memory::Declared;
+use crate::repeated::{Line, Repeated};
 use crate::telemetry::Who;
 
 /// The most bytes of messages that are unsent or unconfirmed. It bounds the memory of clients whose
@@ -98,7 +99,7 @@ impl Publisher {
         given_up: &CancellationToken,
     ) -> Result<()> {
         let mut waits = backoff();
-        let mut told = false;
+        let (mut told, mut failed) = (false, Repeated::default());
         let Who { job, id, queue, attempt, .. } = who;
         loop {
             let error = match self.try_publish(&message, given_up).await {
@@ -116,10 +117,12 @@ impl Publisher {
                 let _ = given_up.run_until_cancelled(changed).await;
                 continue;
             }
-            tracing::warn!(
-                %job, %id, %queue, attempt, %error,
-                "could not move the job; it stays in place; retrying"
-            );
+            if let Some(Line { more }) = failed.happens(Instant::now()) {
+                tracing::warn!(
+                    %job, %id, %queue, attempt, %error, more,
+                    "could not move the job; it stays in place; retrying"
+                );
+            }
             let wait = tokio::time::sleep(waits.next().unwrap_or_default());
             given_up.run_until_cancelled(wait).await;
         }

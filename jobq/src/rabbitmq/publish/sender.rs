@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lapin::{Channel, Confirmation, ErrorKind as Lapin};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::channel_end::{End, Refusal, Unconfirmed, ends};
 use super::confirm::{self, open_confirming};
@@ -26,6 +26,7 @@ use crate::rabbitmq::errors::{NOT_FOUND, code};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::routing::Route;
+use crate::repeated::{Line, Repeated};
 
 /// The most unconfirmed messages of a channel. `lapin` walks all that one confirm covers. More are
 /// hardly faster (measured: docs/performance.md).
@@ -78,13 +79,20 @@ impl Sender {
     pub(super) async fn run(mut self) {
         let link = self.link.clone();
         let mut waits = backoff();
+        let (mut unrestored, mut unopened) = (Repeated::default(), Repeated::default());
         let mut restored = None;
         while let Some(up) = self.up().await {
             if restored != Some(up.number) {
                 let restoring = self.declared.restore(&up);
                 let restoring = up.answer("declaring the queues again", restoring);
                 if let Err(error) = restoring.await {
-                    tracing::error!(?error, "could not redeclare the queues on the new connection");
+                    if let Some(Line { more }) = unrestored.happens(Instant::now()) {
+                        tracing::error!(
+                            ?error,
+                            more,
+                            "could not redeclare the queues on the new connection"
+                        );
+                    }
                     if error.is_connection() {
                         pause(&link, &up, waits.next()).await;
                         continue;
@@ -95,7 +103,12 @@ impl Sender {
             let channel = match open_confirming(&up).await {
                 Ok(channel) => channel,
                 Err(error) => {
-                    tracing::warn!(%error, "could not open a channel for publishing; retrying");
+                    if let Some(Line { more }) = unopened.happens(Instant::now()) {
+                        tracing::warn!(
+                            %error, more,
+                            "could not open a channel for publishing; retrying"
+                        );
+                    }
                     pause(&link, &up, waits.next()).await;
                     continue;
                 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use lapin::BasicProperties;
 use lapin::message::Delivery as Stray;
 use lapin::types::ShortString;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::background;
@@ -34,6 +34,7 @@ use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::upkeep::Restored;
+use crate::repeated::{Line, Repeated};
 use crate::telemetry::Who;
 
 /// How many strays are taken at once.
@@ -57,7 +58,7 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
     subscription.resume();
     let strays = Arc::new(strays);
     let moving = async {
-        let mut restored = Restored::default();
+        let (mut restored, mut failed) = (Restored::default(), Repeated::default());
         loop {
             let (session, stray) = match subscription.next(true).await {
                 Ok(taken) => taken,
@@ -80,7 +81,12 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
                     session.acknowledge(tag).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "could not move an unroutable message; retrying");
+                    if let Some(Line { more }) = failed.happens(Instant::now()) {
+                        tracing::warn!(
+                            %error, more,
+                            "could not move an unroutable message; retrying"
+                        );
+                    }
                     subscription.start_over();
                 }
             }

@@ -20,6 +20,7 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::errors::is_forbidden;
+use crate::repeated::{Line, RepeatedBy};
 
 /// The shortest and the longest time between two checks, in milliseconds.
 const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
@@ -118,9 +119,14 @@ async fn keep(
     }
 }
 
-/// The queue that was last restored for an unroutable message, and when.
+/// What was restored for unroutable messages.
 #[derive(Debug, Default)]
-pub(crate) struct Restored(Option<(String, Instant)>);
+pub(crate) struct Restored {
+    /// The last queue, and when.
+    last: Option<(String, Instant)>,
+    /// The queues that could not be restored.
+    failed: RepeatedBy<String>,
+}
 
 impl Restored {
     /// Declares the queue of such a message again if this client declared it, so that the message
@@ -135,7 +141,7 @@ impl Restored {
         let known = declarer.known();
         let just_now =
             |(name, at): &(String, Instant)| name == queue && at.elapsed() < RESTORE_PAUSE;
-        if self.0.as_ref().is_some_and(just_now) {
+        if self.last.as_ref().is_some_and(just_now) {
             return;
         }
         let _turn = declarer.turn().await;
@@ -153,9 +159,11 @@ impl Restored {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(queue, %error, "could not redeclare the queue's topology");
+                if let Some(Line { more }) = self.failed.happens(queue.to_owned(), Instant::now()) {
+                    tracing::warn!(queue, %error, more, "could not redeclare the queue's topology");
+                }
             }
         }
-        self.0 = Some((queue.to_owned(), Instant::now()));
+        self.last = Some((queue.to_owned(), Instant::now()));
     }
 }

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Queue;
 use crate::engine::{Consume, Consumer, QueueName};
 use crate::error::{Error, ErrorKind, Result};
+use crate::repeated::{Line, Repeated};
 use crate::telemetry;
 use crate::worker::flow::Rest;
 use crate::worker::health::Status;
@@ -100,6 +101,7 @@ async fn consume_again(
     prefetch: u16,
     status: &Status,
 ) -> Result<Consumer> {
+    let mut failed = Repeated::default();
     loop {
         let only_job = shared.plan.queues[name].only_job;
         let what = Consume::new(QueueName::new(name)?, prefetch);
@@ -107,7 +109,12 @@ async fn consume_again(
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
                 status.set_trying(&error, shared.clock().now());
-                tracing::warn!(queue = name, %error, "could not start the consumer; retrying");
+                if let Some(Line { more }) = failed.happens(Instant::now()) {
+                    tracing::warn!(
+                        queue = name, %error, more,
+                        "could not start the consumer; retrying"
+                    );
+                }
                 sleep(RETRY_PAUSE).await;
             }
             consumed => return consumed,

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use super::consumers::others;
 use super::facts::{Facts, Management, Node, Publishing, Queue};
 use super::few;
 use super::leaders::leaders;
-use super::policy::{Effect, effects, longest_run};
+use super::policy::{Effect, effects};
 use super::presence::presence;
 use super::role::role;
+use super::version::version;
 use crate::finding::{Finding, FindingKind as Kind, Severity};
-use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, number};
 use crate::rabbitmq::connection::supervised::ALARM_ADVICE;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::temporary::QueueType;
 
-/// The oldest and the newest version that jobq is tested on.
-const OLDEST: (u32, u32) = (3, 10);
-const NEWEST: (u32, u32) = (4, 3);
 /// A queue with this many replicas survives the loss of one node.
 const REPLICAS: usize = 3;
 
@@ -28,7 +26,8 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     findings.extend(heartbeat(facts.heartbeat));
     findings.extend(publishing(&facts.publishing));
     findings.extend(presence(facts, names, topology));
-    let Some(Management { queues, nodes, bindings, dead_lettering }) = &facts.management else {
+    let Some(Management { queues, nodes, bindings, dead_lettering, consumers }) = &facts.management
+    else {
         findings.push(not_given());
         return findings;
     };
@@ -51,54 +50,10 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     if let (Ok(_), Err(why)) = (queues, bindings) {
         findings.push(not_shown("the bindings of the queues", why));
     }
-    findings
-}
-
-fn version(version: Option<&str>) -> Vec<Finding> {
-    let finding = |kind, severity| Finding::new(kind, severity, "the broker");
-    let Some(number) = version.and_then(number) else {
-        let found = "does not report its version";
-        return vec![
-            finding(Kind::Version, Severity::Warning)
-                .found(found)
-                .matters("jobq relies on the quorum queues of RabbitMQ 3.10 and later")
-                .remedy("check that it is RabbitMQ 3.10 to 4.3"),
-        ];
-    };
-    let version = version.unwrap_or_default();
-    let mut findings = Vec::new();
-    if number < OLDEST {
-        findings.push(
-            finding(Kind::Version, Severity::Error)
-                .found(format!("runs RabbitMQ {version}, but jobq needs 3.10 or newer"))
-                .matters(
-                    "older quorum queues support neither message TTLs nor at-least-once \
-                     dead-lettering",
-                )
-                .remedy("upgrade the broker"),
-        );
-    }
-    if number > NEWEST {
-        findings.push(
-            finding(Kind::Version, Severity::Note)
-                .found(format!("runs RabbitMQ {version}, but jobq is tested on 3.10 to 4.3"))
-                .remedy("check for a newer jobq, and run its tests on this version"),
-        );
-    }
-    if number < WITH_TIMEOUTS_OF_QUEUES {
-        findings.push(
-            finding(Kind::AckTimeout, Severity::Warning)
-                .found(format!(
-                    "RabbitMQ {version} has one `consumer_timeout` for all queues (30 minutes by \
-                     default) and does not report it; from 3.12 on, jobq's queues request {}",
-                    longest_run()
-                ))
-                .matters("the broker takes back a job that runs longer, and the job runs again")
-                .remedy(
-                    "for longer jobs, set `consumer_timeout = 86400000` (milliseconds) in \
-                     rabbitmq.conf, or upgrade to RabbitMQ 3.12 or newer",
-                ),
-        );
+    match (queues, consumers) {
+        (_, Ok(consumers)) => findings.extend(others(consumers, names)),
+        (Ok(_), Err(why)) => findings.push(not_shown("the consumers of the queues", why)),
+        (Err(_), Err(_)) => {}
     }
     findings
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::engine::QueueSpec;
 use crate::error::ErrorKind;
-use crate::rabbitmq::admin::doctor::facts::{Binding, State};
+use crate::rabbitmq::admin::doctor::facts::{Binding, Consumer, State};
 use crate::rabbitmq::topology::plan::{Argument, Declaration};
 
 fn names() -> Names {
@@ -56,7 +56,7 @@ fn healthy() -> Facts {
     let nodes = ["a", "b", "c"];
     Facts {
         vhost: "/".into(),
-        version: Some("4.3.6".into()),
+        version: Some("4.3.7".into()),
         heartbeat: 20,
         publishing: Publishing::Taken,
         management: Some(Management {
@@ -64,6 +64,7 @@ fn healthy() -> Facts {
             nodes: Ok(nodes.map(node).into()),
             bindings: Ok(bindings()),
             dead_lettering: Ok(Vec::new()),
+            consumers: Ok(Vec::new()),
         }),
         ..Facts::default()
     }
@@ -100,6 +101,7 @@ fn refusing() -> Management {
         nodes: Err("no".into()),
         bindings: Err("no".into()),
         dead_lettering: Ok(Vec::new()),
+        consumers: Err("no".into()),
     }
 }
 
@@ -107,20 +109,39 @@ fn set(facts: &mut Facts, title: &str, state: State) {
     facts.places.insert(title.to_owned(), state);
 }
 
+/// A change of healthy facts, and what is found then.
+type Row<'t> = (fn(&mut Facts), &'t [(Kind, Severity)]);
+
+fn check(table: &[Row<'_>]) {
+    for (index, (change, expected)) in table.iter().enumerate() {
+        let mut facts = healthy();
+        change(&mut facts);
+        assert_eq!(found(&facts), *expected, "row {index}: {:#?}", findings(&facts));
+        for finding in findings(&facts) {
+            let said = [finding.about(), finding.what()];
+            assert!(said.iter().all(|said| !said.is_empty()), "{finding:?}");
+        }
+    }
+}
+
 #[test]
 fn each_fact_has_its_finding() {
     use Severity::{Error, Note, Warning};
-    type Change = fn(&mut Facts);
-    let table: &[(Change, &[(Kind, Severity)])] = &[
+    check(&[
         (|facts| facts.version = None, &[(Kind::Version, Warning)]),
         (|facts| facts.version = Some("rabbit".into()), &[(Kind::Version, Warning)]),
         (
             |facts| facts.version = Some("3.9.29".into()),
             &[(Kind::Version, Error), (Kind::AckTimeout, Warning)],
         ),
-        (|facts| facts.version = Some("3.10.8".into()), &[(Kind::AckTimeout, Warning)]),
-        (|facts| facts.version = Some("3.12.0".into()), &[]),
-        (|facts| facts.version = Some("4.0.5".into()), &[]),
+        (
+            |facts| facts.version = Some("3.10.8".into()),
+            &[(Kind::Version, Note), (Kind::AckTimeout, Warning)],
+        ),
+        (|facts| facts.version = Some("3.12.0".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.version = Some("4.0.5".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.version = Some("4.2.5".into()), &[(Kind::Version, Warning)]),
+        (|facts| facts.version = Some("4.2.7".into()), &[]),
         (|facts| facts.version = Some("4.4.0-rc.1".into()), &[(Kind::Version, Note)]),
         (|facts| facts.temporary = QueueType::Quorum, &[(Kind::QueueTypes, Note)]),
         (|facts| facts.heartbeat = 0, &[(Kind::Heartbeat, Warning)]),
@@ -147,6 +168,13 @@ fn each_fact_has_its_finding() {
             },
             &[(Kind::Arguments, Error)],
         ),
+    ]);
+}
+
+#[test]
+fn each_fact_of_the_management_api_has_its_finding() {
+    use Severity::{Error, Warning};
+    check(&[
         (|facts| facts.management = None, &[(Kind::Unchecked, Warning)]),
         (|facts| facts.management = Some(refusing()), &[(Kind::Unchecked, Warning); 2]),
         (
@@ -177,8 +205,21 @@ fn each_fact_has_its_finding() {
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
                 let bindings = Ok(bindings());
-                facts.management = Some(Management { queues, bindings, ..refusing() });
+                let consumers = Ok(Vec::new());
+                facts.management = Some(Management { queues, bindings, consumers, ..refusing() });
             },
+            &[(Kind::Unchecked, Warning)],
+        ),
+        (
+            |facts| {
+                let (queue, tag) = ("jobq:mail".into(), "x".into());
+                let other = Consumer { queue, tag, ..Consumer::default() };
+                facts.management.as_mut().unwrap().consumers = Ok(vec![other]);
+            },
+            &[(Kind::Consumers, Warning)],
+        ),
+        (
+            |facts| facts.management.as_mut().unwrap().consumers = Err("no".into()),
             &[(Kind::Unchecked, Warning)],
         ),
         (
@@ -193,16 +234,7 @@ fn each_fact_has_its_finding() {
             |facts| queue(facts, "jobq:mail@failed").effective = json!({"message-ttl": 5}),
             &[(Kind::Policy, Warning)],
         ),
-    ];
-    for (index, (change, expected)) in table.iter().enumerate() {
-        let mut facts = healthy();
-        change(&mut facts);
-        assert_eq!(found(&facts), *expected, "row {index}: {:#?}", findings(&facts));
-        for finding in findings(&facts) {
-            let said = [finding.about(), finding.what()];
-            assert!(said.iter().all(|said| !said.is_empty()), "{finding:?}");
-        }
-    }
+    ]);
 }
 
 #[test]

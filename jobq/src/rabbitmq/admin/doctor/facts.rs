@@ -89,6 +89,8 @@ pub(crate) struct Management {
     pub(crate) bindings: Result<Vec<Binding>, String>,
     /// The queues of the whole broker that dead-letter at least once.
     pub(crate) dead_lettering: Result<Vec<DeadLettering>, String>,
+    /// The consumers of the vhost.
+    pub(crate) consumers: Result<Vec<Consumer>, String>,
 }
 
 /// A queue as the management API shows it.
@@ -110,6 +112,9 @@ pub(crate) struct Queue {
     pub(crate) leader: Option<String>,
     /// The messages that were passed on and are not confirmed.
     pub(crate) messages_dlx: Option<u64>,
+    /// Those that were returned and wait for the delay that a policy sets (RabbitMQ 4.3).
+    #[serde(rename = "messages_delayed")]
+    pub(crate) delayed: Option<u64>,
     /// All messages, those in flight included. `None` if the broker has not counted yet.
     pub(crate) messages: Option<u64>,
     /// Those that no consumer holds.
@@ -123,6 +128,17 @@ pub(crate) struct Queue {
 pub(crate) struct DeadLettering {
     /// The node that leads it, if any does.
     pub(crate) leader: Option<String>,
+}
+
+/// A consumer as the management API shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Consumer {
+    /// The name of its queue.
+    pub(crate) queue: String,
+    pub(crate) tag: String,
+    /// The user of its connection, and where that comes from. `None` for some protocols.
+    pub(crate) user: Option<String>,
+    pub(crate) host: Option<String>,
 }
 
 /// A binding as the management API shows it.

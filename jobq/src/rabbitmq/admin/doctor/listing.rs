@@ -10,6 +10,7 @@ use super::Doctor;
 use super::role::{Role, role, specs};
 use crate::engine::{Figure, Part, Place};
 use crate::period;
+use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How long a list is used: whoever counts the jobs of many queues requests it once.
@@ -48,9 +49,34 @@ struct Found {
     parts: Wanted,
     /// The names of the level queues.
     levels: Vec<String>,
-    /// How many messages each queue of the broker has, up to five seconds ago: those that no
-    /// consumer holds, and all.
-    messages: HashMap<String, (Option<u64>, Option<u64>)>,
+    /// How many messages each queue of the broker had, up to five seconds ago.
+    messages: HashMap<String, Messages>,
+}
+
+/// How many messages a queue has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Messages {
+    /// Those that no consumer holds.
+    ready: Option<u64>,
+    all: Option<u64>,
+    /// Those that were returned and wait for the delay that a policy sets.
+    delayed: u64,
+}
+
+/// The jobs of a queue that were returned and wait inside their part of it. AMQP does not count
+/// them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Delayed {
+    pub(crate) jobs: u64,
+    pub(crate) failed: u64,
+}
+
+impl Found {
+    fn delayed(&self, names: &Names, queue: &str) -> Delayed {
+        let in_queue = |name: String| self.messages.get(&name).map_or(0, |found| found.delayed);
+        let jobs = in_queue(names.work(queue)).saturating_add(in_queue(names.solo(queue)));
+        Delayed { jobs, failed: in_queue(names.failed(queue)) }
+    }
 }
 
 impl Listed {
@@ -89,9 +115,9 @@ impl Doctor {
         let found = last.as_ref()?.found.as_ref().ok()?;
         let (names, wanted) = (self.known.names(), found.parts.part(queue)?);
         let part = |place, name: String| {
-            let counted = found.messages.get(&name).map_or((None, None), |counted| *counted);
+            let counted = found.messages.get(&name).copied().unwrap_or_default();
             // Failed jobs are failed also while somebody looks at them.
-            let jobs = if place == Place::Failed { counted.1 } else { counted.0 };
+            let jobs = if place == Place::Failed { counted.all } else { counted.ready };
             Part::new(place, jobs.map_or_else(|| Figure::unknown(NOT_COUNTED), Figure::Known))
         };
         let mut parts = vec![part(Place::Ready, names.work(queue))];
@@ -101,15 +127,29 @@ impl Doctor {
             parts.push(part(place, names.tier(queue, *millis)));
         }
         parts.push(part(Place::Due, names.due(queue)));
+        let Delayed { jobs, .. } = found.delayed(names, queue);
+        parts.extend((jobs > 0).then(|| Part::new(Place::Waiting, jobs)));
         parts.push(part(Place::Failed, names.failed(queue)));
         Some(parts)
+    }
+
+    /// The jobs of a queue that AMQP does not count, by the same figures. None without a management
+    /// API.
+    pub(crate) async fn delayed(&self, queue: &str) -> Delayed {
+        let last = self.last().await;
+        let found = last.as_ref().and_then(|listed| listed.found.as_ref().ok());
+        found.map_or_else(Delayed::default, |found| found.delayed(self.known.names(), queue))
     }
 
     /// How many jobs are in the levels, by the same figures.
     pub(crate) async fn counted_in_levels(&self) -> Option<u64> {
         let last = self.last().await;
         let found = last.as_ref()?.found.as_ref().ok()?;
-        found.levels.iter().map(|level| found.messages.get(level).and_then(|(_, all)| *all)).sum()
+        found
+            .levels
+            .iter()
+            .map(|level| found.messages.get(level).and_then(|counted| counted.all))
+            .sum()
     }
 
     /// The last list, or a new one if that is old; `None` without a management API.
@@ -149,7 +189,11 @@ impl Doctor {
                 .collect(),
             messages: found
                 .into_iter()
-                .map(|queue| (queue.name, (queue.ready, queue.messages)))
+                .map(|queue| {
+                    let (ready, all) = (queue.ready, queue.messages);
+                    let delayed = queue.delayed.unwrap_or(0);
+                    (queue.name, Messages { ready, all, delayed })
+                })
                 .collect(),
         };
         Some(found.map(read))

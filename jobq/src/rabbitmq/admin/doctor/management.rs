@@ -1,4 +1,4 @@
-//! The broker's management API, for facts that AMQP does not expose.
+//! A client of the broker's management API.
 //!
 //! It is used only if the user gave its URL: a guessed URL might belong to somebody else, who would
 //! receive the password.
@@ -19,7 +19,6 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use url::Url;
 
-use super::facts::{Binding, DeadLettering, Node, Queue};
 use super::login::Login;
 use crate::engine::{Certificates, EngineOptions, ManagementUrl};
 use crate::error::{Error, Result};
@@ -35,16 +34,12 @@ const LARGEST_ANSWER: u64 = 64 * 1024 * 1024;
 /// for its nodes), so requests are repeated, for 6 seconds in all.
 const AGAIN: Duration = Duration::from_millis(200);
 const TIMES: usize = 5;
-/// The requested columns of queues.
-const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_policy_definition,members,leader,\
-     messages,messages_ready,messages_dlx,consumers";
-
 /// The address of a management API.
 #[derive(Clone)]
 pub(crate) struct Management {
     url: Url,
     login: Login,
-    vhost: String,
+    pub(super) vhost: String,
     timeout: Duration,
     certificates: Certificates,
     agent: Arc<Mutex<Option<Prepared>>>,
@@ -67,14 +62,6 @@ impl fmt::Debug for Management {
 struct Page<T> {
     items: Vec<T>,
     page_count: u32,
-}
-
-/// A queue with its leader.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Led {
-    leader: Option<String>,
-    arguments: Value,
 }
 
 impl Management {
@@ -145,16 +132,8 @@ impl Management {
         Ok(kept.insert(Prepared { texts, agent: config.new_agent() }).agent.clone())
     }
 
-    /// The queues of a namespace, or the reason for which they are not shown.
-    pub(crate) async fn queues(&self, namespace: &str) -> Result<Vec<Queue>, String> {
-        // A namespace has no special characters of patterns.
-        let pattern = format!("^{namespace}[:.]");
-        let query = [("name", pattern.as_str()), ("use_regex", "true"), ("columns", COLUMNS)];
-        self.pages(&["queues", &self.vhost], &query).await
-    }
-
     /// The items of all pages.
-    async fn pages<T: DeserializeOwned + Send + 'static>(
+    pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
         &self,
         path: &[&str],
         query: &[(&str, &str)],
@@ -173,30 +152,8 @@ impl Management {
         }
     }
 
-    /// The queues of all vhosts that dead-letter at least once, or the reason for which they are not
-    /// shown.
-    pub(crate) async fn dead_lettering(&self) -> Result<Vec<DeadLettering>, String> {
-        let of = |queue: Led| {
-            let strategy = queue.arguments.get("x-dead-letter-strategy").and_then(Value::as_str);
-            (strategy == Some("at-least-once")).then_some(DeadLettering { leader: queue.leader })
-        };
-        let found = self.pages(&["queues"], &[("columns", "leader,arguments")]).await?;
-        Ok(found.into_iter().filter_map(of).collect())
-    }
-
-    /// The nodes of the cluster, or the reason for which they are not shown.
-    pub(crate) async fn nodes(&self) -> Result<Vec<Node>, String> {
-        let columns = "name,running,mem_alarm,disk_free_alarm,partitions";
-        self.get(&["nodes"], &[("columns", columns)]).await
-    }
-
-    /// The bindings of the vhost, or the reason for which they are not shown.
-    pub(crate) async fn bindings(&self) -> Result<Vec<Binding>, String> {
-        let columns = "source,destination,destination_type,routing_key";
-        self.get(&["bindings", &self.vhost], &[("columns", columns)]).await
-    }
-
-    async fn get<T: DeserializeOwned + Send + 'static>(
+    /// The answer to a question, or the reason for which it is not given.
+    pub(super) async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         path: &[&str],
         query: &[(&str, &str)],
@@ -318,6 +275,7 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rabbitmq::admin::doctor::facts::Queue;
     use crate::rabbitmq::admin::doctor::login::basic;
 
     fn management(url: &str) -> Result<Management> {

@@ -1,11 +1,14 @@
 //! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! All is pure but `examine`, `listing` and `management`, which collect facts.
+//! All is pure but `examine`, `listing`, `management` and `queries`, which collect facts.
 
 pub(crate) mod compare;
+mod consumers;
 mod diagnosis;
 mod examine;
 pub(crate) mod facts;
+#[cfg(feature = "management")]
+mod in_force;
 mod leaders;
 mod listing;
 #[cfg(feature = "management")]
@@ -14,14 +17,17 @@ mod login;
 mod management;
 mod policy;
 mod presence;
+#[cfg(feature = "management")]
+mod queries;
 pub(crate) mod role;
 mod unseen;
+mod version;
 mod waits;
 
 use std::sync::Arc;
 
 pub(crate) use examine::Unseen;
-pub(crate) use listing::Listing;
+pub(crate) use listing::{Delayed, Listing};
 #[cfg(feature = "management")]
 pub(crate) use management::Management;
 

@@ -24,6 +24,7 @@ fn facts<'p>(
         nodes: Ok(Vec::new()),
         bindings: Ok(bindings),
         dead_lettering: Ok(Vec::new()),
+        consumers: Ok(Vec::new()),
     });
     let places = places.into_iter().map(|(title, state)| (title.to_owned(), state)).collect();
     Facts { places, management, ..Facts::default() }
@@ -147,6 +148,7 @@ fn uncompared_parts_are_one_finding() {
             nodes: Ok(Vec::new()),
             bindings: Err("no".to_owned()),
             dead_lettering: Ok(Vec::new()),
+            consumers: Ok(Vec::new()),
         });
         let facts = Facts { management, ..some(State::Uncompared) };
         assert_eq!(presence(&facts, &names(), &topology), []);

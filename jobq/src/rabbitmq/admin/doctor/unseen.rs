@@ -1,5 +1,6 @@
-//! Jobs between two parts of a queue, which AMQP does not count: the broker has taken them out of one
-//! part, and its dead-lettering has not passed them on. Pure.
+//! Jobs that AMQP does not count: those between two parts of a queue, which the broker has taken out
+//! of one part and its dead-lettering has not passed on, and those that wait after a return for the
+//! delay that a policy sets. Pure.
 
 use super::facts::Queue;
 use super::role::{Role, role};
@@ -12,10 +13,11 @@ pub(crate) fn unseen(names: &Names, queue: &str, found: &[Queue]) -> Option<Stri
     let of_queue = found.iter().filter(|part| names.queue_of(&part.name) == Some(queue));
     of_queue.into_iter().find_map(|part| {
         let (name, dead_lettering) = (&part.name, part.messages_dlx.unwrap_or(0));
+        let delayed = part.delayed.unwrap_or(0);
         let messages = match role(names, name)? {
             Role::Tier | Role::Due => part.messages.map(|messages| messages.max(dead_lettering)),
             // AMQP counts the others of these.
-            Role::Work | Role::Solo => Some(dead_lettering),
+            Role::Work | Role::Solo => Some(dead_lettering.saturating_add(delayed)),
             Role::Level | Role::Failed | Role::Orphan => Some(0),
         };
         match messages {
@@ -81,6 +83,12 @@ mod tests {
             assert!(found.is_none_or(|found| found.contains(expected.unwrap_or("-"))), "{name}");
         }
         assert_eq!(unseen(&names, "mail", &[]), None);
+        // Returned, and delayed by a policy.
+        for (name, expected) in [(names.work("mail"), true), (names.failed("mail"), false)] {
+            let part = Queue { name, delayed: Some(4), messages: Some(9), ..Queue::default() };
+            let found = unseen(&names, "mail", &[part]);
+            assert_eq!(found.is_some_and(|found| found.contains("4 messages")), expected);
+        }
     }
 
     #[test]

@@ -138,6 +138,7 @@ mod tests {
             nodes: Ok(Vec::new()),
             bindings: Ok(bindings),
             dead_lettering: Ok(Vec::new()),
+            consumers: Ok(Vec::new()),
         });
         Facts { management, ..Facts::default() }
     }
