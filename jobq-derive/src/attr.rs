@@ -189,6 +189,15 @@ fn of_others(word: &str) -> Option<&'static str> {
             "write `delay`, the wait before each retry: `delay = \"30s\"`, `delay = [\"10s\", \
              \"1m\"]` or `delay = exponential(\"10s\", max = \"1h\")`"
         }
+        "bind" => "remove it, and add the argument `ctx: JobContext` to the function",
+        "default_retry_delay" | "retry_delay" | "countdown" | "retry_backoff" => {
+            "write `delay`, the wait before each retry: `delay = \"30s\"` or `delay = \
+             exponential(\"10s\", max = \"1h\")`"
+        }
+        "autoretry_for" | "retry_on" | "discard_on" => {
+            "every error is retried; for one that should not be, return \
+             `Err(jobq::abort(error).into())`"
+        }
         _ => return None,
     })
 }

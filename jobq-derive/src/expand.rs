@@ -101,6 +101,9 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     let deserialize = placed(quote!(#private::serde::Deserialize), place, place);
     // The JSON of a subscriber's payload is that of its one field, the event.
     let transparent = job.policy.subscribes().then(|| quote!(, transparent));
+    // The compiler shows the function where the type is private.
+    let keyword =
+        syn::Token![struct](Span::call_site().located_at(job.function.signature.fn_token.span));
     let fields = fields(job);
     let declared = fields.iter().map(|field| declare(field, visibility));
     let travel = fields.iter().map(|field| travels(field, &private));
@@ -113,7 +116,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         #[serde(crate = #serde #transparent)]
         // The function's arguments are not to be judged as the fields of a struct.
         #[allow(clippy::struct_excessive_bools, clippy::struct_field_names)]
-        #visibility struct #name {
+        #visibility #keyword #name {
             #(#declared,)*
         }
         #clone_and_debug

@@ -114,5 +114,8 @@ fn is_open(ty: &Type, generics: &Generics) -> bool {
         generics.type_params().any(|param| param.ident == *word)
             || generics.const_params().any(|param| param.ident == *word)
     };
-    Found::in_type(ty).any() || is_inferred(ty) || words::has(ty.to_token_stream(), &is_param)
+    Found::in_type(ty).any()
+        || valid::given_by_the_pool(ty).is_some()
+        || is_inferred(ty)
+        || words::has(ty.to_token_stream(), &is_param)
 }

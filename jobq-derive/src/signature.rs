@@ -30,6 +30,12 @@ impl Parse for Function {
             TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
                 Ok(Self { attributes, visibility, signature, body })
             }
+            TokenTree::Punct(end) if end.as_char() == ';' => Err(Error::new_spanned(
+                end,
+                "`#[job]` goes on a free function with a body, and a method of a trait is none: \
+                 write the function outside of the trait, and let it take what implements the \
+                 trait as a `State<Arc<dyn ..>>`",
+            )),
             end => Err(Error::new_spanned(
                 end,
                 "`#[job]` goes on a function with a body: add one in `{ ... }`",
@@ -229,6 +235,7 @@ impl VisitMut for Owned {
         let target = path.path.segments.last().filter(|last| last.ident == "Cow").and_then(cow);
         if let Some(target) = target {
             let mut ty = Type::Reference(syn::TypeReference {
+                attrs: Vec::new(),
                 and_token: <Token![&]>::default(),
                 lifetime: None,
                 mutability: None,

@@ -6,8 +6,8 @@ mod subscriber;
 
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Data, GenericParam, Generics, Ident, ReturnType, Signature, Type, TypeParamBound,
-    TypeTraitObject,
+    Attribute, Data, GenericParam, Generics, Ident, ReturnType, Safety, Signature, Type,
+    TypeParamBound, TypeTraitObject,
 };
 
 use crate::mistakes::Mistakes;
@@ -82,9 +82,9 @@ pub(crate) fn is_job(attribute: &Attribute) -> bool {
 
 // unsafe fn, extern "C" fn, const fn, fn(...)
 fn plain_function(job: &FunctionJob, mistakes: &mut Mistakes) {
-    let Signature { unsafety, abi, constness, variadic, .. } = &job.function.signature;
+    let Signature { safety, abi, constness, variadic, .. } = &job.function.signature;
     mistakes.at_each(
-        unsafety,
+        matches!(safety, Safety::Unsafe(_)).then_some(safety),
         "a job function must be safe to call: remove `unsafe` and uphold its contract in the body",
     );
     mistakes.at_each(abi, "a job is a plain function: remove `extern`");
@@ -195,7 +195,19 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
         Role::Payload => Found::in_type(ty),
         Role::Context => Found { borrowed: matches!(ty, Type::Reference(_)), open: false },
     };
-    if found.borrowed {
+    if argument.role == Role::Payload
+        && let Some(given) = given_by_the_pool(ty)
+    {
+        mistakes.at(
+            ty,
+            format!(
+                "the worker pool gives `{0}` itself, not inside another type: write `{0}`, or \
+                 implement `FromAttempt` for a type of yours and write `#[context]` before the \
+                 argument",
+                words::code(given)
+            ),
+        );
+    } else if found.borrowed {
         let owned = words::code(&argument.owned);
         let reason = match argument.role {
             Role::Payload => "a job runs later and elsewhere, so its arguments cannot borrow",
@@ -206,6 +218,36 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
         mistakes.at(ty, "an argument needs one concrete type for a worker to read: name it");
     }
     found.borrowed
+}
+
+/// The first type of that kind.
+struct Given<'t>(Option<&'t syn::TypePath>);
+
+impl<'t> Visit<'t> for Given<'t> {
+    fn visit_type_path(&mut self, path: &'t syn::TypePath) {
+        let last = path.path.segments.last();
+        let is_it = last.is_some_and(|last| match &last.arguments {
+            syn::PathArguments::AngleBracketed(_) => last.ident == "State",
+            _ => last.ident == "JobContext",
+        });
+        if is_it {
+            self.0.get_or_insert(path);
+        }
+        visit::visit_type_path(self, path);
+    }
+}
+
+/// The `State<..>` or `JobContext` inside an `Option`, `Arc`, `Box` or `Result`.
+pub(crate) fn given_by_the_pool(ty: &Type) -> Option<&syn::TypePath> {
+    let Type::Path(outer) = ty else { return None };
+    let outer = &outer.path.segments.last()?.ident;
+    if !["Option", "Arc", "Box", "Result"].iter().any(|word| outer == word) {
+        return None;
+    }
+
+    let mut given = Given(None);
+    given.visit_type(ty);
+    given.0
 }
 
 /// What a type contains that no payload can.
@@ -293,6 +335,16 @@ fn is_struct(job: &StructJob, mistakes: &mut Mistakes) {
 
 // #[derive(Job)] struct Save<T>
 fn no_generic_payload(generics: &Generics, mistakes: &mut Mistakes) {
+    if !generics.params.is_empty()
+        && generics.params.iter().all(|param| matches!(param, GenericParam::Lifetime(_)))
+    {
+        mistakes.at(
+            &generics.params,
+            "a job runs later and elsewhere, so its payload cannot borrow: remove the lifetime and \
+             let the fields own their values, such as `String` instead of `&str`",
+        );
+        return;
+    }
     if !generics.params.is_empty() {
         mistakes.at(
             &generics.params,

@@ -34,15 +34,29 @@ use crate::job::BoxError;
 /// ```
 ///
 /// [`ClientBuilder::credentials`]: crate::ClientBuilder::credentials
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a source of credentials",
+    label = "not a function that returns a future of `Result<Secret, BoxError>`",
+    note = "jobq asks the source whenever it needs new ones: `.credentials(|| async {{ \
+            Ok(Secret::token(fetch().await?)) }})`, or a type that implements `Credentials`",
+    note = "a user and a password that stay the same go into the URL: `amqp://user:password@host`"
+)]
 pub trait Credentials: Send + Sync + 'static {
     /// The credentials that are valid now.
     ///
-    /// It is called on a thread of its own inside jobq's runtime, which has timers and sockets, and
-    /// never twice at a time. So it may block. A panic counts as an error. A future that takes
-    /// longer than the client's [timeout](crate::ClientBuilder::timeout) is dropped.
+    /// jobq calls it on a thread of its own, so it may block, and never twice at a time. Timers and
+    /// sockets of tokio work in it. A panic counts as an error. A future that takes longer than the
+    /// client's [timeout](crate::ClientBuilder::timeout) is dropped.
     fn secret(&self) -> impl Future<Output = Result<Secret, BoxError>> + Send;
 }
 
+impl<C: Credentials> Credentials for Arc<C> {
+    fn secret(&self) -> impl Future<Output = Result<Secret, BoxError>> + Send {
+        (**self).secret()
+    }
+}
+
+#[diagnostic::do_not_recommend]
 impl<F, Fut> Credentials for F
 where
     F: Fn() -> Fut + Send + Sync + 'static,
@@ -53,8 +67,8 @@ where
     }
 }
 
-/// A token, or a user and a password, and how long they are valid. The `Debug` form shows the user
-/// alone.
+/// A token, or a user and a password, and how long they are valid. The `Debug` form shows neither
+/// the password nor the token.
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,9 +98,9 @@ impl Secret {
         Self { user: user.into(), password: password.into(), valid_for: None }
     }
 
-    /// Sets how long they are still valid, such as the `expires_in` of an answer with a token.
-    /// jobq asks for new ones when two thirds of this time have passed. By default they are valid
-    /// until the broker refuses them.
+    /// Sets how long the credentials are valid from now on, such as the `expires_in` of a token
+    /// response. jobq asks for new ones when two thirds of this time have passed. By default they
+    /// count as valid until the broker refuses them, and jobq asks for each connection.
     #[must_use]
     pub fn expires_in(mut self, valid_for: Duration) -> Self {
         self.valid_for = Some(valid_for);
@@ -96,7 +110,7 @@ impl Secret {
 
 #[cfg(feature = "rabbitmq")]
 impl Secret {
-    /// Empty for a token.
+    /// The user; empty for a token.
     pub(crate) fn user(&self) -> &str {
         &self.user
     }
@@ -123,7 +137,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A source of any type. The `Debug` form has no content.
+/// A type-erased source. The `Debug` form shows nothing of it.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "rabbitmq"), allow(dead_code))]
 pub struct CredentialsSource(Arc<dyn Source>);

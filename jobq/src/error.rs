@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// A result with jobq's [`Error`].
+/// A result with jobq's [`Error`], for code that calls jobq. A job function, whose errors are of other
+/// kinds, returns `Result<(), BoxError>`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of a call of jobq.

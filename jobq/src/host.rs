@@ -2,8 +2,12 @@
 
 use std::sync::LazyLock;
 
+#[cfg(unix)]
 static NAME: LazyLock<String> =
-    LazyLock::new(|| gethostname::gethostname().to_string_lossy().into_owned());
+    LazyLock::new(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+#[cfg(not(unix))]
+static NAME: LazyLock<String> =
+    LazyLock::new(|| std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned()));
 
 /// The name of this machine, as it was at the first call.
 pub(crate) fn name() -> &'static str {

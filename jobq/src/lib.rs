@@ -53,9 +53,11 @@
 //! |---|---|
 //! | returns `Ok` | the job is done |
 //! | returns `Err`, panics, or exceeds its `timeout` | another attempt after the job's `delay`, or failed as [`Exhausted`](FailedReason::Exhausted) |
-//! | returns [`abort`]`(error)` | failed at once, as [`Aborted`](FailedReason::Aborted) |
-//! | returns [`retry_in`]`(wait, error)` | another attempt after this wait, or failed as `Exhausted` |
-//! | returns [`snooze`]`(wait)` | runs again after this wait; uses no attempt |
+//! | returns `Err` of [`abort`]`(error)` | failed at once, as [`Aborted`](FailedReason::Aborted) |
+//! | returns `Err` of [`retry_in`]`(wait, error)` | another attempt after this wait, or failed as `Exhausted` |
+//! | returns `Err` of [`snooze`]`(wait)` | runs again after this wait; uses no attempt |
+//!
+//! The last three are errors for `?`, or for `return Err(abort("the account is closed").into())`.
 //!
 //! A failed job is kept, with its error and its [`FailedReason`], until it is retried or
 //! discarded.

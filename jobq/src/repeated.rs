@@ -1,5 +1,5 @@
-//! Log lines about what is tried again and again: one a minute, which says how many more there
-//! would be otherwise.
+//! Rate-limited log lines for repeated events: at most one a minute, with the number of events since
+//! the last line.
 
 #[cfg(feature = "rabbitmq")]
 use std::collections::HashMap;
@@ -17,19 +17,19 @@ use crate::guard::lock;
 /// The shortest time between two lines about the same thing.
 const BETWEEN: Duration = Duration::from_secs(60);
 
-/// What happens repeatedly.
+/// An event that repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
     /// When it was logged last.
     logged: Option<Instant>,
-    /// How often it has happened since then.
+    /// The number of events without a line since then.
     more: u64,
 }
 
 /// A line that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// How often it happened without a line since the last one; `None` if never.
+    /// The number of events without a line since the last one; `None` if there were none.
     pub(crate) more: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Repeated {
     }
 }
 
-/// What happens repeatedly, by what it concerns.
+/// Events that repeat, by what they concern.
 #[cfg(feature = "rabbitmq")]
 #[derive(Debug)]
 pub(crate) struct RepeatedBy<K>(Mutex<HashMap<K, Repeated>>);
@@ -60,7 +60,7 @@ impl<K> Default for RepeatedBy<K> {
 
 #[cfg(feature = "rabbitmq")]
 impl<K: Eq + Hash> RepeatedBy<K> {
-    /// Records that it happens to this one now, and returns the line if one is due.
+    /// Records an event of this key now, and returns the line if one is due.
     pub(crate) fn happens(&self, concerned: K, now: Instant) -> Option<Line> {
         lock(&self.0).entry(concerned).or_default().happens(now)
     }

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 fn says(error: &Error, words: &[&str]) {
     let said = error.to_string();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{said}");
+    // The broker closes the connection for one channel too many.
+    let is_lost = error.is_connection() && said.contains("the connection was lost: ");
+    assert!(error.kind() == ErrorKind::Refused || is_lost, "{said}");
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
     // Nothing is wrong with the vhost, and nothing is to be deleted for it.
     assert!(!said.contains("does not exist") && !said.contains("delete it"), "{said}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
+use jobq::{BoxError, Client, ErrorKind, Secret, State, WorkerPool, job};
 use jobq_tests::broker::Broker;
 use jobq_tests::log_capture::LogCapture;
 use jobq_tests::test_store::{soon, until};
@@ -114,6 +114,17 @@ async fn a_password_is_shown_nowhere() {
     runs_a_job(&client, &mut heard).await;
     pool.shutdown().await.expect("the pool ends");
     engine.close().await;
+
+    // Open connections get the password again.
+    let renewed = seen.count("credentials renewed");
+    let source =
+        || async { Ok(Secret::password("ann", PASSWORD).expires_in(Duration::from_secs(3))) };
+    let builder = Client::builder(node.url()).credentials(source);
+    seen.debug(&builder);
+    let client = builder.connect().await.expect("connects");
+    seen.once_more("credentials renewed", renewed).await;
+    seen.debug(&client);
+    client.close().await;
 
     let text = seen.text();
     for captured in ["connection lost", "TRACE lapin", "amqp://ann:***@127.0.0.1"] {

@@ -233,5 +233,20 @@ fn literal(tokens: &TokenStream) -> Option<Lit> {
 
 /// A mistake in the value of this key.
 fn wrong(entry: &Entry, what: impl Display) -> Error {
+    if is_name(&entry.value) {
+        let message = format!(
+            "`{}` must be written out here, since a macro cannot read a `const`: for example `{}`",
+            entry.key, entry.example
+        );
+        return Error::new_spanned(&entry.value, message);
+    }
     Error::new_spanned(&entry.value, format!("`{}` {what}", entry.key))
+}
+
+/// Whether this is the name of a constant, such as `TIMEOUT` or `UserCreated::TOPIC`.
+fn is_name(tokens: &TokenStream) -> bool {
+    syn::parse2::<Path>(tokens.clone()).is_ok_and(|path| {
+        let last = path.segments.last().map(|last| last.ident.to_string());
+        path.segments.len() > 1 || last.is_some_and(|last| last == last.to_uppercase())
+    })
 }

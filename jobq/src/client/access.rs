@@ -89,14 +89,14 @@ impl ClientBuilder {
 
     /// Sets the source of the credentials for the broker, in place of a user and a password in the
     /// URL: OAuth 2.0 tokens, or users and passwords that a vault rotates. A closure that returns a
-    /// future is a source; see [`Credentials`].
+    /// future of a [`Secret`] is a source; see [`Credentials`].
     ///
-    /// jobq asks the source before it opens a connection, and when two thirds of the time for which
-    /// the credentials are [valid](Secret::expires_in) have passed. All connections share the
-    /// answer. An open connection goes on with new credentials of the same user
-    /// (`connection.update_secret`), and is replaced for another user. If the source fails, it is
-    /// asked again after one second, later every 10 seconds, and the pool's
-    /// [health](crate::PoolHealth::credentials) has the error and the time that is left.
+    /// jobq asks the source before it opens a connection, unless less than two thirds of the
+    /// [validity](Secret::expires_in) of the last answer have passed, and when these have passed.
+    /// All connections share the answer. An open connection continues with new credentials of the
+    /// same user (`connection.update_secret`). For another user, a new connection replaces it. If
+    /// the source fails at a renewal, jobq asks it again after one second, later every 10 seconds.
+    /// The pool's [health](crate::PoolHealth::credentials) has the error and the remaining time.
     ///
     /// The [management API](Self::management) gets the same credentials, unless its URL has a user.
     ///
@@ -119,8 +119,8 @@ impl ClientBuilder {
     /// # }
     /// ```
     ///
-    /// [`connect`](Self::connect) fails for a URL with a user or a password, and for a URL of a
-    /// file.
+    /// [`connect`](Self::connect) fails for a URL with a user or a password, and for a `sqlite:`
+    /// URL.
     pub fn credentials(mut self, source: impl Credentials) -> Self {
         self.options.credentials = Some(CredentialsSource::new(source));
         self

@@ -31,7 +31,7 @@ pub struct ClientBuilder {
     trace: Trace,
     /// The error of a timeout whose text is no duration.
     unread_timeout: Option<PeriodError>,
-    /// That of [`fail_fast_after`](Self::fail_fast_after).
+    /// The error of a [`fail_fast_after`](Self::fail_fast_after) whose text is no duration.
     unread_fail_fast: Option<PeriodError>,
     pub(super) options: EngineOptions,
 }
@@ -213,13 +213,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes calls fail without waiting for their [`timeout`](Self::timeout) while there has been no
-    /// connection for longer than this, or the broker has not read from it because of an alarm, for
-    /// example so that a web service sheds its requests. The error is a
-    /// [timeout](crate::ErrorKind::Timeout) with the reason, and a job of the call is certainly not
-    /// enqueued. A job that was sent before the alarm waits for its answer until the timeout. Calls
-    /// succeed again as soon as the broker is back. Jobs of pools are not affected: what they record
-    /// waits. Defaults to off. A file ignores it.
+    /// Makes calls fail before their [`timeout`](Self::timeout) while the broker is out of reach:
+    /// once there has been no connection, or an alarm has stopped the broker from reading, for longer
+    /// than this. So a web service can shed requests. The error is a
+    /// [timeout](crate::ErrorKind::Timeout) with the reason, and the call's job is certainly not
+    /// enqueued. The exception is a job that was sent before the alarm: its call waits for the answer
+    /// until the timeout. Calls succeed again as soon as the broker is back. Pools are not affected:
+    /// what they record waits for the broker. Defaults to off. It has no effect on SQLite.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

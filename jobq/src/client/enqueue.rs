@@ -106,7 +106,7 @@ impl Times {
     }
 }
 
-/// Awaits a call of an engine for no longer than this. It goes on after that.
+/// Awaits a call of an engine for no longer than this. What it has sent goes on after that.
 pub(super) async fn within(
     limit: Option<Duration>,
     call: impl Future<Output = Result<()>>,
@@ -235,9 +235,9 @@ macro_rules! time_options {
         /// Sets how long this call waits for the broker or the file, if that is less than the
         /// client's [`timeout`](crate::ClientBuilder::timeout): a `Duration`, or its text. It
         /// includes the declaration of the queue and, of many jobs, all of them. The error is a
-        /// [timeout](crate::ErrorKind::Timeout). The call goes on without its caller, so the job
-        /// [may be enqueued](crate::Error::maybe_enqueued) later, except for those of many jobs
-        /// that were not sent. Zero is an [invalid](crate::ErrorKind::Invalid) argument.
+        /// [timeout](crate::ErrorKind::Timeout). The job
+        /// [may be enqueued](crate::Error::maybe_enqueued) nevertheless, also later, except for
+        /// those of many jobs that were not taken. Zero is an [invalid](crate::ErrorKind::Invalid) argument.
         ///
         /// ```
         /// # use jobq::{Client, job};

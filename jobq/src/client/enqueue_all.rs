@@ -218,6 +218,7 @@ impl fmt::Display for EnqueueAllError {
 
 impl std::error::Error for EnqueueAllError {}
 
+#[diagnostic::do_not_recommend]
 impl From<EnqueueAllError> for Error {
     fn from(error: EnqueueAllError) -> Self {
         let first = error.refused.first().or(error.unknown.first());

@@ -200,8 +200,8 @@ impl Client {
         Enqueue::new(self.clone(), &job)
     }
 
-    /// Enqueues many jobs of one type, much faster than one after the other. Awaiting it returns
-    /// the ids in the order of the jobs.
+    /// Enqueues many jobs of one type, much faster than one after the other. Jobs of two types take
+    /// two calls. Awaiting it returns the ids in the order of the jobs.
     ///
     /// The iterator makes the next jobs while the previous ones are sent, so that a million jobs
     /// are never in memory at once:

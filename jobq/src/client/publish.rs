@@ -107,7 +107,7 @@ impl Publish {
         self
     }
 
-    /// Sets how long this call waits for the broker or the file, instead of the client's timeout:
+    /// Sets how long this call waits for the broker or the file, if less than the client's timeout:
     /// see [`Enqueue::timeout`](crate::Enqueue::timeout).
     pub fn timeout(mut self, limit: impl IntoPeriod) -> Self {
         self.times.timeout(limit);

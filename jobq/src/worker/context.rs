@@ -52,7 +52,7 @@ pub struct JobContext {
 }
 
 impl JobContext {
-    pub(crate) fn new(attempt: &Attempt) -> Self {
+    pub(crate) fn of(attempt: &Attempt) -> Self {
         Self {
             envelope: Arc::clone(attempt.envelope()),
             attempt: attempt.number(),

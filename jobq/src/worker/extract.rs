@@ -89,7 +89,7 @@ impl FromAttempt for JobContext {
     type Error = Infallible;
 
     fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
-        Ok(Self::new(attempt))
+        Ok(Self::of(attempt))
     }
 }
 

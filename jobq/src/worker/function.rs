@@ -20,6 +20,7 @@ use crate::job::{BoxError, Job, JobResult};
     note = "for example `async fn resize(job: Resize, ctx: JobContext) -> \
             Result<(), jobq::BoxError>`, where `Resize` has `#[derive(Job)]`; further arguments \
             may be `State<T>` or have `FromAttempt`; it must take its arguments by value and return a `Result`",
+    note = "`handle` takes the function alone, without a type: `.handle(resize)`",
     note = "a function with `#[job]` is registered by its type: `.register::<SendWelcome>()`"
 )]
 pub trait JobFunction<Arguments>: Send + Sync + 'static {

@@ -17,6 +17,7 @@
 
 mod answers;
 mod attempt;
+mod block_on;
 mod book;
 mod cancellation;
 mod context;

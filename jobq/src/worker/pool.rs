@@ -122,7 +122,7 @@ impl WorkerPool {
     /// let pool = WorkerPool::new(&client).handle(resize_image);
     /// # }
     /// ```
-    pub fn handle<F: JobFunction<Arguments>, Arguments>(mut self, function: F) -> Self {
+    pub fn handle<Arguments>(mut self, function: impl JobFunction<Arguments>) -> Self {
         self.registry.jobs.push(Registered::of_function(function));
         self
     }
@@ -156,7 +156,8 @@ impl WorkerPool {
     /// them](crate::FromAttempt) in [`Attempt::extensions`](crate::Attempt::extensions). It does
     /// not see jobs that cannot run: unreadable, unknown, expired and poison ones. The timeout
     /// covers the layers as well, and a panic in one is a failed attempt. A layer that turns a
-    /// failure into a success completes the job, and this is logged; it cannot lose a job.
+    /// failure into a success completes the job, and this is logged; it cannot lose a job. A layer
+    /// returns an [`Outcome`](crate::Outcome): that of `next.run().await`, or another one.
     ///
     /// The layers of a plain `fn` run on its thread, which may block, in the runtime in which the
     /// pool was spawned.

@@ -39,7 +39,8 @@ pub trait Run: Job {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument that the client sends",
     label = "needs `State<..>`, or `Serialize` and `Deserialize`",
-    note = "if the worker pool provides it, write `State<T>` and give the pool a `T` by `.state(..)`",
+    note = "if the worker pool provides it, write `State<T>` and give the pool a `T` by `.state(..)`; \
+            a type with `FromAttempt` needs `#[context]` before the argument",
     note = "if the client sends it, it travels as JSON and needs \
             `#[derive(serde::Serialize, serde::Deserialize)]`"
 )]

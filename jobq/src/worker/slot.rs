@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use super::attempt::Attempt;
+use super::block_on::block_on;
 use super::decision::Called;
 use super::layer::Layers;
 use super::observer;
@@ -121,9 +122,9 @@ impl Invocation {
             (!layers.is_empty()).then(|| self.attempt.cancelled().token().clone());
         let call = self.run(layers);
         match cancelled {
-            None => pollster::block_on(call),
+            None => block_on(call),
             // This outcome is ignored.
-            Some(cancelled) => pollster::block_on(cancelled.run_until_cancelled(call))
+            Some(cancelled) => block_on(cancelled.run_until_cancelled(call))
                 .unwrap_or_else(|| Ok(Outcome::failed("cancelled"))),
         }
     }

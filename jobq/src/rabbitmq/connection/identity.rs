@@ -1,4 +1,4 @@
-//! The credentials of connections that change, from [`ClientBuilder::credentials`].
+//! Changing credentials of connections, from [`ClientBuilder::credentials`].
 //!
 //! [`ClientBuilder::credentials`]: crate::ClientBuilder::credentials
 
@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{guarded, lock, text};
 use crate::period;
 
+/// Credentials that are valid for no time at all are renewed as soon as this.
+const SOONEST: Duration = Duration::from_secs(1);
 /// After a failure the source is not asked again for this long, so that the connections of a client
 /// share its answer.
 const SHARED_FAILURE: Duration = Duration::from_secs(1);
@@ -26,7 +28,7 @@ pub(crate) struct Identity {
     source: CredentialsSource,
     timeout: Duration,
     asked: Mutex<Asked>,
-    /// The last failure to renew the credentials that are in use.
+    /// The last failure of the source, unless it has answered since then.
     failure: StdMutex<Option<Failure>>,
 }
 
@@ -50,14 +52,15 @@ type Running = JoinHandle<Result<Held, String>>;
 #[derive(Debug)]
 struct Failure {
     error: Error,
-    /// `None` if the credentials in use do not expire.
+    /// The end of its last answer; `None` if there is none, or it does not expire.
     expires: Option<Instant>,
 }
 
 impl Held {
     /// When to renew them: after two thirds of the time for which they are valid.
     pub(crate) fn renewal(&self) -> Option<Instant> {
-        self.secret.valid_for().and_then(|valid| self.since.checked_add(valid / 3 * 2))
+        let valid = self.secret.valid_for()?;
+        self.since.checked_add((valid / 3 * 2).max(SOONEST))
     }
 
     fn expires(&self) -> Option<Instant> {
@@ -69,7 +72,7 @@ impl Held {
         self.renewal().is_some_and(|renewal| now < renewal)
     }
 
-    /// This node as the user of the credentials.
+    /// The URI of this node with these credentials.
     pub(crate) fn log_in(&self, node: &AMQPUri) -> AMQPUri {
         let mut node = node.clone();
         let user = &mut node.authority.userinfo;
@@ -78,7 +81,8 @@ impl Held {
         node
     }
 
-    /// Whether both are of one user, as far as is known: an open connection keeps its user.
+    /// Whether both name the same user, which an open connection cannot change. The user of a token
+    /// is not known: two tokens count as one user.
     pub(crate) fn has_user_of(&self, other: &Self) -> bool {
         self.secret.user() == other.secret.user()
     }
@@ -89,14 +93,14 @@ impl Held {
 }
 
 impl Identity {
-    /// Each call of the source may take this long.
+    /// `timeout` limits each call of the source.
     pub(crate) fn new(source: CredentialsSource, timeout: Duration) -> Self {
         let (asked, failure) = (Mutex::default(), StdMutex::default());
         Self { source, timeout, asked, failure }
     }
 
-    /// The credentials for a new connection. The source is asked, unless it has returned some of
-    /// which less than two thirds of their time has passed.
+    /// The credentials for a new connection. The source is asked, unless less than two thirds of the
+    /// validity of its last answer have passed.
     pub(crate) async fn fresh(&self) -> Result<Arc<Held>> {
         let mut asked = self.asked.lock().await;
         match &asked.held {
@@ -105,7 +109,7 @@ impl Identity {
         }
     }
 
-    /// The credentials of the last connection.
+    /// The last answer of the source, however old. It is asked if there is none.
     #[cfg(feature = "management")]
     pub(crate) async fn current(&self) -> Result<Arc<Held>> {
         let mut asked = self.asked.lock().await;
@@ -115,18 +119,14 @@ impl Identity {
         }
     }
 
-    /// Credentials that are newer than these.
+    /// Credentials that replace these: an answer that another connection has got, or a new one.
     pub(crate) async fn newer(&self, than: &Arc<Held>) -> Result<Arc<Held>> {
         let mut asked = self.asked.lock().await;
         let newer = asked.held.as_ref().filter(|held| !Arc::ptr_eq(held, than));
-        let renewed = match newer {
+        match newer {
             Some(newer) if newer.is_fresh(Instant::now()) => Ok(Arc::clone(newer)),
             _ => self.ask(&mut asked).await,
-        };
-        let failure = renewed.as_ref().err().cloned();
-        let expires = than.expires();
-        *lock(&self.failure) = failure.map(|error| Failure { error, expires });
-        renewed
+        }
     }
 
     /// The broker has refused these credentials: the next connection asks for others.
@@ -135,12 +135,14 @@ impl Identity {
         asked.held.take_if(|current| Arc::ptr_eq(current, held));
     }
 
-    /// The error if the credentials in use could not be renewed.
+    /// The error of the source, if it failed, with the time that is left of its last answer.
     pub(crate) fn trouble(&self) -> Option<Error> {
         let failure = lock(&self.failure);
         let Failure { error, expires } = failure.as_ref()?;
-        let left = left(*expires, Instant::now());
-        let told = format!("{error}; {left}");
+        let told = match expires {
+            Some(expires) => format!("{error}; {}", left(*expires, Instant::now())),
+            None => error.to_string(),
+        };
         Some(Error::new(error.kind(), told).with_source(error.clone()))
     }
 
@@ -155,6 +157,7 @@ impl Identity {
                 let held = Arc::new(held);
                 asked.held = Some(Arc::clone(&held));
                 asked.failed = None;
+                *lock(&self.failure) = None;
                 Ok(held)
             }
             Err(problem) => {
@@ -162,17 +165,19 @@ impl Identity {
                     ErrorKind::Connection,
                     format!(
                         "the source of the client's credentials (`ClientBuilder::credentials`) \
-                         failed: {problem}; jobq asks it again"
+                         failed: {problem}"
                     ),
                 );
                 asked.failed = Some((Instant::now(), error.clone()));
+                let expires = asked.held.as_ref().and_then(|held| held.expires());
+                *lock(&self.failure) = Some(Failure { error: error.clone(), expires });
                 Err(error)
             }
         }
     }
 
-    /// The answer of the source. A call that blocks its thread goes on after its time, and no other
-    /// one begins before its end.
+    /// The answer of the source. A call that blocks its thread continues after the timeout, and no
+    /// other one begins before it ends.
     async fn answer(&self, running: &mut Option<Running>) -> Result<Held, String> {
         let call = match running {
             Some(call) => call,
@@ -190,7 +195,7 @@ impl Identity {
         let (source, limit) = (self.source.clone(), self.timeout);
         let call = move || {
             let since = Instant::now();
-            // The error of the source, which may panic, too, is text when it leaves the guard.
+            // The error becomes text inside the guard, since its code may panic, too.
             let asked = guarded(|| {
                 let runtime = background::handle().map_err(|error| error.to_string())?;
                 let answer = runtime.block_on(async { timeout(limit, source.secret()).await });
@@ -207,13 +212,11 @@ impl Identity {
 }
 
 /// How long credentials are still valid, for people.
-fn left(expires: Option<Instant>, now: Instant) -> String {
-    match expires {
-        None => "the ones in use do not expire".to_owned(),
-        Some(expires) if expires > now => {
-            format!("the ones in use expire in {}", rounded(expires - now))
-        }
-        Some(expires) => format!("the ones in use expired {} ago", rounded(now - expires)),
+fn left(expires: Instant, now: Instant) -> String {
+    if expires > now {
+        format!("the ones in use expire in {}", rounded(expires - now))
+    } else {
+        format!("the ones in use expired {} ago", rounded(now - expires))
     }
 }
 

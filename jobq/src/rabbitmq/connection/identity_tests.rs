@@ -23,12 +23,21 @@ fn identity(
     (Identity::new(CredentialsSource::new(source), Duration::from_secs(30)), asked)
 }
 
+/// An identity whose source gives these answers.
+fn identity_of<const N: usize>(
+    answers: [Result<Secret, BoxError>; N],
+) -> (Identity, Arc<AtomicUsize>) {
+    let answers = StdMutex::new(answers.into_iter().collect::<std::collections::VecDeque<_>>());
+    identity(move |_| lock(&answers).pop_front().unwrap())
+}
+
 #[test]
 fn credentials_are_renewed_after_two_thirds_of_their_time() {
     let since = Instant::now();
     let at = |seconds| since + Duration::from_secs(seconds);
     let held = |valid_for| Held { secret: secret("ann", valid_for), since };
-    for (valid_for, renewal) in [(Some(30), Some(20)), (Some(3), Some(2)), (None, None)] {
+    let table = [(Some(30), Some(20)), (Some(3), Some(2)), (Some(0), Some(1)), (None, None)];
+    for (valid_for, renewal) in table {
         assert_eq!(held(valid_for).renewal(), renewal.map(at), "{valid_for:?}");
     }
     assert!(held(Some(30)).is_fresh(at(19)) && !held(Some(30)).is_fresh(at(20)));
@@ -42,10 +51,9 @@ fn the_time_that_is_left_is_told() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
     let table = [
-        (None, "the ones in use do not expire"),
-        (Some(now + 90 * second), "the ones in use expire in 1m30s"),
-        (Some(now), "the ones in use expired 0s ago"),
-        (Some(now - second), "the ones in use expired 1s ago"),
+        (now + 90 * second, "the ones in use expire in 1m30s"),
+        (now, "the ones in use expired 0s ago"),
+        (now - second, "the ones in use expired 1s ago"),
     ];
     for (expires, said) in table {
         assert_eq!(left(expires, now), said);
@@ -96,6 +104,13 @@ async fn a_failure_is_told_until_the_source_answers() {
     }
     let newer = identity.newer(&held).await.unwrap();
     assert!(newer.has_user_of(&held) && identity.trouble().is_none());
+    // A new connection asks, too.
+    let (identity, _) = identity_of([Err("it is sealed".into()), Ok(secret("ann", None))]);
+    identity.fresh().await.unwrap_err();
+    assert!(identity.trouble().unwrap().to_string().ends_with("it is sealed"));
+    identity.asked.lock().await.failed = None;
+    identity.fresh().await.unwrap();
+    assert!(identity.trouble().is_none());
 }
 
 #[tokio::test]

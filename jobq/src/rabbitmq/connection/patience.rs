@@ -1,4 +1,4 @@
-//! The patience of calls with a broker that is out of reach.
+//! How long calls wait for a broker that is out of reach.
 
 use std::future::pending;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Limit {
 }
 
 impl Patience {
-    /// The patience that ends when this connection has been out of reach for so long.
+    /// Patience that ends once the connection has been out of reach for this long; `None` never ends.
     pub(super) fn with(link: &SupervisedConnection, after: Option<Duration>) -> Self {
         Self(after.map(|after| {
             let (told, has_ended) = watch::channel(false);
@@ -47,7 +47,7 @@ impl Patience {
         pending::<()>().await;
     }
 
-    /// The error of a call that fails at once, with the reason for the want of a connection.
+    /// The error of a call that fails at once, with the reason why the broker is out of reach.
     pub(crate) fn error(&self, doing: &str, trouble: &str) -> Error {
         let after = self.0.as_ref().map(|limit| limit.after).unwrap_or_default();
         let after = period::format(after);

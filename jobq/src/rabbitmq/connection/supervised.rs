@@ -79,9 +79,6 @@ struct Supervisor {
     state: watch::Sender<State>,
     unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
-    /// Failed tries to connect again, for the log: those that waiting alone may resolve, and refusals.
-    unreachable: Repeated,
-    refused: Repeated,
 }
 
 impl SupervisedConnection {
@@ -155,8 +152,6 @@ impl SupervisedConnection {
             state: sender,
             unreadable: Arc::clone(&unreadable),
             closing: closing.clone(),
-            unreachable: Repeated::default(),
-            refused: Repeated::default(),
         };
         (Self { state, unreadable, closing }, supervisor)
     }
@@ -285,7 +280,7 @@ impl Supervisor {
             let (reason, unreadable) = tokio::select! {
                 () = over() => break,
                 ended = end(&up.connection, events, told) => ended,
-                reason = self.connector.renew(&up) => {
+                reason = self.connector.renew(&up, self.state.subscribe()) => {
                     let goodbye = up.connection.close(200, "new credentials".into());
                     let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
                     (reason, false)
@@ -341,8 +336,10 @@ impl Supervisor {
         self.state.send_replace(state);
     }
 
+    /// Tries until there is a connection. Each outage has log lines of its own.
     async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Established {
         let mut answer = FIRST_ANSWER;
+        let (mut unreachable, mut refused) = (Repeated::default(), Repeated::default());
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             let since = Instant::now();
@@ -355,10 +352,10 @@ impl Supervisor {
                     // Waiting alone does not resolve a refusal.
                     let connection = &self.connector.name;
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
-                        if let Some(Line { more }) = self.unreachable.happens(Instant::now()) {
+                        if let Some(Line { more }) = unreachable.happens(Instant::now()) {
                             tracing::warn!(%error, connection, more, "reconnect failed; retrying");
                         }
-                    } else if let Some(Line { more }) = self.refused.happens(Instant::now()) {
+                    } else if let Some(Line { more }) = refused.happens(Instant::now()) {
                         tracing::error!(%error, connection, more, "reconnect failed; retrying");
                     }
                     self.state.send_replace(State::Down(error));

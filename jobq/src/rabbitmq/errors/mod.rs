@@ -121,10 +121,9 @@ pub(crate) fn lost(doing: &str, reason: Option<&str>) -> Error {
         let text = format!("{doing} failed: the connection was lost");
         return Error::new(ErrorKind::Connection, text);
     };
-    let limit = channel_limit(reason);
-    let kind = if limit.is_some() { ErrorKind::Refused } else { ErrorKind::Connection };
-    let advice = limit.unwrap_or_default();
-    Error::new(kind, format!("{doing} failed: the connection was lost: {reason}{advice}"))
+    let advice = channel_limit(reason).unwrap_or_default();
+    let text = format!("{doing} failed: the connection was lost: {reason}{advice}");
+    Error::new(ErrorKind::Connection, text)
 }
 
 /// The error of an operation without an answer, and the likely reason.
@@ -186,7 +185,7 @@ mod tests {
             ),
             (
                 Some("NOT_ALLOWED - number of channels opened for user 'ann' has reached the (3)"),
-                ErrorKind::Refused,
+                ErrorKind::Connection,
                 "set_user_limits",
             ),
         ];

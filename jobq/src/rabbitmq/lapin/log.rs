@@ -168,6 +168,11 @@ fn is_of_channels(metadata: &Metadata<'_>) -> bool {
         && ["lapin::channel", "lapin::channels"].contains(&metadata.target())
 }
 
+/// Whether the line has the commands of a connection, of which one has a secret.
+fn has_secrets(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() == Level::TRACE && metadata.target() == "lapin::internal_rpc"
+}
+
 /// The fields of the lines about closed channels and connections.
 #[derive(Default)]
 struct Fields {
@@ -205,6 +210,9 @@ impl Subscriber for Filter {
             look_again();
             return Interest::never();
         };
+        if has_secrets(metadata) {
+            return Interest::never();
+        }
         let interest = programs.register_callsite(metadata);
         let is_asked_later = is_of_channels(metadata) && !interest.is_never();
         if is_asked_later { Interest::sometimes() } else { interest }
@@ -219,6 +227,7 @@ impl Subscriber for Filter {
         PROGRAM_SUBSCRIBER
             .get()
             .is_some_and(|programs| is_of_channels(metadata) || programs.enabled(metadata))
+            && !has_secrets(metadata)
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -244,6 +253,9 @@ impl Subscriber for Filter {
             return;
         };
         let metadata = event.metadata();
+        if has_secrets(metadata) {
+            return;
+        }
         if !is_of_channels(metadata) || !self.is_expected(event) && programs.enabled(metadata) {
             programs.event(event);
         }

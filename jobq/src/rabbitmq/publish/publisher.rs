@@ -179,20 +179,20 @@ impl Publisher {
                 published => published.map(|()| true),
             }
         };
-        let tried = tokio::select! {
-            biased;
-            tried = timeout(self.timeout, trying) => tried,
-            () = self.patience.ended() => {
-                return Err(out_of_reach(message, &self.patience, &self.link.trouble()));
-            }
-        };
+        let tried = timeout(self.timeout, trying).await;
         tried.unwrap_or_else(|_| Err(self.no_answer(message, sent)))
     }
 
     /// Publishes a message that may exceed the size limit, on a channel of its own: a refusal ends
     /// the channel and all that is in flight on it.
     async fn publish_alone(&self, message: &Message, sent: &mut bool) -> Result<()> {
-        let up = self.link.up().await?;
+        let up = tokio::select! {
+            biased;
+            up = self.link.up() => up?,
+            () = self.patience.ended() => {
+                return Err(out_of_reach(message, &self.patience, &self.link.trouble()));
+            }
+        };
         *sent = true;
         match send_alone(&up, message, false).await? {
             Ok(confirmation) => {

@@ -1,6 +1,6 @@
 //! Findings about consumers of other clients on queues of jobq. Pure.
 //!
-//! The tags of jobq's own consumers tell them from others: those of pools name the pool and the
+//! jobq recognizes its own consumers by their tags: those of pools name the pool and the
 //! queue, and those that read failed jobs are numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ fn is_own(role: Role, names: &Names, consumer: &Consumer) -> bool {
     }
 }
 
-/// Whose consumer it is, as far as the management API shows that.
+/// The user, host and tag of a consumer, as far as the management API shows them.
 fn origin(Consumer { tag, user, host, .. }: &Consumer) -> String {
     let tag = format!("tag `{tag}`");
     match (user, host) {

@@ -196,14 +196,18 @@ impl Doctor {
     #[cfg(feature = "management")]
     async fn queues_with_policies(&self) -> Option<Result<Vec<Queue>, String>> {
         let (api, began) = (self.management.as_ref()?, Instant::now());
-        let policies = match api.policies().await {
-            Ok(policies) => policies,
-            Err(reason) => {
-                tracing::debug!(reason, "could not list the policies; using those of the queues");
-                return self.queues_by_management().await;
-            }
-        };
         loop {
+            let policies = match api.policies().await {
+                Ok(policies) => policies,
+                Err(reason) if began.elapsed() >= api.timeout => return Some(Err(reason)),
+                Err(reason) => {
+                    tracing::debug!(
+                        reason,
+                        "could not list the policies; using those of the queues"
+                    );
+                    return self.queues_by_management().await;
+                }
+            };
             let queues = self.queues_by_management().await?;
             let is_old = queues.as_ref().is_ok_and(|queues| are_behind(queues, &policies));
             if !is_old || began.elapsed() >= SHOWN {

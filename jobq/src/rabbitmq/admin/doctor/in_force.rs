@@ -30,7 +30,7 @@ const OF_OTHER_TYPES: [&str; 13] = [
     "selector-field-max-bytes",
 ];
 
-/// A policy as the management API lists it: as it is now.
+/// A policy in the list of the management API, which is current.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Policy {
@@ -69,9 +69,10 @@ impl Policy {
     }
 }
 
-/// Whether some of these queues are shown with other policies than those in force now.
+/// Whether the API still shows some of these queues without the policies in force.
 pub(crate) fn are_behind(queues: &[Queue], policies: &Policies) -> bool {
-    queues.iter().any(|queue| is_behind(queue, policies))
+    let are_of_jobs = |queue: &&Queue| queue.kind.as_deref() == Some("quorum");
+    queues.iter().filter(are_of_jobs).any(|queue| is_behind(queue, policies))
 }
 
 fn is_behind(queue: &Queue, policies: &Policies) -> bool {
@@ -96,7 +97,8 @@ fn is_behind(queue: &Queue, policies: &Policies) -> bool {
     KEYS.into_iter().any(differs)
 }
 
-/// The policy with the highest priority among those that match; of several, the one that is shown.
+/// The policy with the highest priority among those that match; of several, the one that the API
+/// shows.
 fn in_force<'p>(queue: &Queue, shown: Option<&str>, all: &'p [Named]) -> Option<&'p Policy> {
     let matches =
         |named: &&Named| named.policy.is_for_quorum_queues() && named.queues.contains(&queue.name);
@@ -227,6 +229,9 @@ mod tests {
                 "{policies:#?} {queue:#?}"
             );
         }
+        let classic = Queue { kind: Some("classic".into()), ..shown("", "", json!({})) };
+        let policies = Policies { of_users: vec![set("a", 0, &five)], ..Policies::default() };
+        assert!(!are_behind(&[classic], &policies), "a control queue, or a lock");
         let unnamed = Queue { name: "jobq:video".into(), ..shown("", "", json!({})) };
         let policies = Policies { of_users: vec![set("a", 0, &five)], ..Policies::default() };
         assert!(!are_behind(&[unnamed], &policies), "the pattern does not match it");

@@ -40,7 +40,7 @@ pub(crate) struct Management {
     url: Url,
     login: Login,
     pub(super) vhost: String,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     certificates: Certificates,
     agent: Arc<Mutex<Option<Prepared>>>,
 }

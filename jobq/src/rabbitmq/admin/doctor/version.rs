@@ -16,16 +16,16 @@ const OLDEST_MAINTAINED: (u32, u32) = (4, 2);
 /// Major, minor and patch.
 type PatchLevel = (u32, u32, u32);
 
-/// A defect of some patch levels, by the release notes of the one with the fix.
+/// A defect of some patch levels, as the release notes of the one with the fix describe it.
 struct Defect {
     versions: &'static [RangeInclusive<PatchLevel>],
     severity: Severity,
-    /// What such a broker does.
+    /// The predicate of the finding, after `RabbitMQ 4.3.0`.
     found: &'static str,
     matters: &'static str,
 }
 
-/// The defects that concern jobq, each fixed in the patch level after its ranges.
+/// The defects that concern jobq. Each is fixed in the patch level after the end of each range.
 const DEFECTS: [Defect; 4] = [
     Defect {
         versions: &[(4, 2, 6)..=(4, 2, 6), (4, 3, 0)..=(4, 3, 0)],
@@ -86,7 +86,7 @@ pub(super) fn version(version: Option<&str>) -> Vec<Finding> {
         findings.push(
             finding(Kind::Version, Severity::Note)
                 .found(format!(
-                    "runs RabbitMQ {version}, of a series that its community no longer maintains"
+                    "runs RabbitMQ {version}, of a series that the RabbitMQ community no longer maintains"
                 ))
                 .matters("defects of this series stay, also those that concern security")
                 .remedy(

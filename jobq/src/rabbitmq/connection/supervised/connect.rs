@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
+use tokio::sync::watch;
 
-use super::{CLOSE_TIMEOUT, Target, renewal};
+use super::{CLOSE_TIMEOUT, State, Target, renewal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::rabbitmq::connection::address::host_and_port;
@@ -60,7 +61,8 @@ impl Connector {
                 Err(failure) => {
                     let (last, kind) = (failure.everywhere, failure.kind);
                     failures.push(failure);
-                    if kind == ErrorKind::Refused {
+                    // The login itself, not a vhost or a limit.
+                    if last && kind == ErrorKind::Refused {
                         self.refused(held.as_ref()).await;
                     }
                     if last {
@@ -109,12 +111,16 @@ impl Connector {
     }
 
     /// Renews the credentials of this connection until it must be replaced, and returns the reason.
-    pub(super) async fn renew(&self, up: &ConnectionEpoch) -> String {
+    pub(super) async fn renew(
+        &self,
+        up: &ConnectionEpoch,
+        state: watch::Receiver<State>,
+    ) -> String {
         let Target { identity, timeout, .. } = &*self.target;
         match (identity, &up.held) {
             (Some(identity), Some(held)) => {
                 let held = Arc::clone(held);
-                renewal::renew(&up.connection, &self.name, identity, held, *timeout).await
+                renewal::renew(&up.connection, &self.name, identity, held, *timeout, state).await
             }
             _ => std::future::pending().await,
         }

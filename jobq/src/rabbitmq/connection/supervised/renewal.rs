@@ -5,10 +5,15 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use lapin::Connection;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
+use super::State;
 use crate::period;
 use crate::rabbitmq::connection::identity::{Held, Identity};
+use crate::repeated::{Line, Repeated};
 
 /// Between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -21,6 +26,7 @@ pub(super) async fn renew(
     identity: &Identity,
     mut held: Arc<Held>,
     patience: Duration,
+    mut state: watch::Receiver<State>,
 ) -> String {
     loop {
         let Some(due) = held.renewal() else {
@@ -31,12 +37,15 @@ pub(super) async fn renew(
         if !newer.has_user_of(&held) {
             return "its credentials are those of another user now".to_owned();
         }
+        // The broker would not read it.
+        let _ = state.wait_for(|state| !matches!(state, State::Blocked(..))).await;
         let update = connection.update_secret(newer.secret().text().into(), "renewed".into());
-        match timeout(patience, update).await {
+        // At the level TRACE `lapin` logs the secret.
+        match timeout(patience, update.with_subscriber(NoSubscriber::default())).await {
             Ok(Ok(())) => tracing::debug!(connection = name, "credentials renewed"),
             Ok(Err(error)) => {
                 identity.refused(&newer).await;
-                return format!("the broker refuses its renewed credentials: {error}");
+                return format!("the broker did not take its renewed credentials: {error}");
             }
             Err(_) => {
                 let waited = period::format(patience);
@@ -49,13 +58,18 @@ pub(super) async fn renew(
 
 /// Newer credentials, for which the source is asked until it returns them.
 async fn newer(name: &str, identity: &Identity, held: &Arc<Held>) -> Arc<Held> {
-    let mut waits = waits();
+    let (mut waits, mut failed) = (waits(), Repeated::default());
     loop {
         match identity.newer(held).await {
             Ok(newer) => return newer,
             Err(error) => {
                 let error = identity.trouble().unwrap_or(error);
-                tracing::warn!(%error, connection = name, "could not renew the credentials; retrying");
+                if let Some(Line { more }) = failed.happens(Instant::now()) {
+                    tracing::warn!(
+                        %error, connection = name, more,
+                        "could not renew the credentials; retrying"
+                    );
+                }
                 sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             }
         }
