@@ -89,10 +89,10 @@ impl ClientBuilder {
 
     /// Sets the source of the credentials for the broker, in place of a user and a password in the
     /// URL: OAuth 2.0 tokens, or users and passwords that a vault rotates. A closure that returns a
-    /// future of a [`Secret`] is a source; see [`Credentials`].
+    /// future of a [`Secret`](crate::Secret) is a source; see [`Credentials`].
     ///
     /// jobq asks the source before it opens a connection, unless less than two thirds of the
-    /// [validity](Secret::expires_in) of the last answer have passed, and when these have passed.
+    /// [validity](crate::Secret::expires_in) of the last answer have passed, and when these have passed.
     /// All connections share the answer. An open connection continues with new credentials of the
     /// same user (`connection.update_secret`). For another user, a new connection replaces it. If
     /// the source fails at a renewal, jobq asks it again after one second, later every 10 seconds.
@@ -128,7 +128,7 @@ impl ClientBuilder {
 
     /// Sets the URL of the broker's management API, such as `http://localhost:15672` (with TLS
     /// `https://...:15671`), for information that AMQP does not have. Pools read the policies of
-    /// their queues from it when they start; the [`doctor`](Client::doctor) reads policies,
+    /// their queues from it when they start; the [`doctor`](crate::Client::doctor) reads policies,
     /// bindings and nodes.
     ///
     /// A policy is set on the broker, outside of the program. One that limits the length of a work
