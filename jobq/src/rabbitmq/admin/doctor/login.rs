@@ -22,20 +22,18 @@ impl Login {
         Self::Fixed { user, authorization }
     }
 
-    /// The user, for people, and the header.
-    pub(super) async fn current(&self) -> Result<(String, String), String> {
+    /// The user, unless there is a token, and the header.
+    pub(super) async fn current(&self) -> Result<(Option<String>, String), String> {
         match self {
-            Self::Fixed { user, authorization } => {
-                Ok((format!("user `{user}`"), authorization.clone()))
-            }
+            Self::Fixed { user, authorization } => Ok((Some(user.clone()), authorization.clone())),
             Self::Changing(identity) => {
                 let held = identity.current().await.map_err(|error| error.to_string())?;
                 let secret = held.secret();
                 let (user, text) = (secret.user(), secret.text());
                 if secret.is_token() {
-                    return Ok(("the token".to_owned(), format!("Bearer {text}")));
+                    return Ok((None, format!("Bearer {text}")));
                 }
-                Ok((format!("user `{user}`"), basic(user, text)))
+                Ok((Some(user.to_owned()), basic(user, text)))
             }
         }
     }

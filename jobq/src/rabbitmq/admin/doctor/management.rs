@@ -180,11 +180,16 @@ impl Management {
                     "{url} did not answer like RabbitMQ's management API: {error}; check the URL"
                 )
             }),
-            Ok((401 | 403, _)) => Err(format!(
-                "{url} refused {user}: check the name and the password, and that the user has a tag \
-                 (`rabbitmqctl set_user_tags USER monitoring`) or the token such a scope \
-                 (`rabbitmq.tag:monitoring`)"
-            )),
+            Ok((401 | 403, _)) => Err(match user {
+                Some(user) => format!(
+                    "{url} refused user `{user}`: check the name and the password, and that the \
+                     user has a tag (`rabbitmqctl set_user_tags {user} monitoring`)"
+                ),
+                None => format!(
+                    "{url} refused the token: check that the broker accepts it, and that it has a \
+                     scope with a tag, such as `rabbitmq.tag:monitoring`"
+                ),
+            }),
             Ok((status @ 500.., _)) => Err(format!(
                 "{url} answered with status {status}: check the broker's log, and try again"
             )),
