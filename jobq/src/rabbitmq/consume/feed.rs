@@ -16,6 +16,8 @@ use super::valve::{ToldPause, Valve};
 use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Pause};
 use crate::error::{Error, Result};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 
 /// How many deliveries are forwarded before orders are looked for again.
 const READY: usize = 64;
@@ -58,11 +60,26 @@ pub(super) async fn consume(
     match pause {
         Some(pause) => feed.told.tell(Some(pause)),
         None if prefetch == 0 => {}
-        None => broker.in_time(&doing, feed.subscription.begin(&up)).await?,
+        None => broker.in_time(&doing, begin(&mut feed.subscription, &link, up)).await?,
     }
     let tasks = feed.shared.tasks.clone();
     background::spawn(tasks.track_future(feed.run(sending)));
     Ok(Consumer::new(deliveries, Box::new(intake)))
+}
+
+/// Begins to consume on this connection, or on the next one if this one ends meanwhile.
+async fn begin(
+    subscription: &mut Subscription,
+    link: &SupervisedConnection,
+    up: Arc<ConnectionEpoch>,
+) -> Result<()> {
+    match subscription.begin(&up).await {
+        Err(error) if error.is_connection() && !up.connection.status().connected() => {
+            link.lost(up.number).await;
+            subscription.begin(&link.up().await?).await
+        }
+        begun => begun,
+    }
 }
 
 /// The words for starting to consume a queue in errors.
