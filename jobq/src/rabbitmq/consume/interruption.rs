@@ -47,7 +47,7 @@ pub(crate) fn ended(queue: &str, reason: &str) -> Error {
     Error::new(ErrorKind::Connection, text)
 }
 
-/// What the log says of consumers that cannot begin: once a minute for each queue, whose consumers
+/// The log lines about consumers that cannot begin: once a minute for each queue, whose consumers
 /// are two.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles(RepeatedBy<(&'static str, Trouble)>);

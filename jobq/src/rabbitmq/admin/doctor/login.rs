@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::rabbitmq::connection::identity::Identity;
 
-/// Who asks.
+/// The user of requests.
 #[derive(Clone)]
 pub(super) enum Login {
     /// A user, with the header.

@@ -1,5 +1,5 @@
-//! What jobq asks the broker's management API: facts that AMQP does not show. Each answer is the
-//! facts, or the reason for which they are not shown.
+//! The questions of jobq to the broker's management API: facts that AMQP does not show. Each answer
+//! is the facts, or the reason for which they are not shown.
 
 use std::collections::BTreeSet;
 
