@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapin::Connection;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::identity::Held;
@@ -89,6 +89,12 @@ impl ConnectionEpoch {
     pub(crate) fn end(&self, reason: String) {
         let _ = self.reason.set(reason);
         self.over.cancel();
+    }
+
+    /// Whether its credentials should have been renewed by now.
+    pub(crate) fn is_due_for_renewal(&self) -> bool {
+        let renewal = self.held.as_ref().and_then(|held| held.renewal());
+        renewal.is_some_and(|due| due <= Instant::now())
     }
 
     fn reason(&self) -> Option<&str> {

@@ -75,7 +75,7 @@ async fn connections_share_credentials_that_are_fresh() {
     let (one, other) = tokio::join!(identity.newer(&first), identity.newer(&first));
     assert!(Arc::ptr_eq(&one.unwrap(), &other.unwrap()));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
-    // What the broker refused is not used again.
+    // Credentials that the broker refused are not used again.
     let refused = identity.fresh().await.unwrap();
     identity.refused(&refused).await;
     identity.refused(&first).await;

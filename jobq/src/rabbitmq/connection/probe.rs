@@ -153,14 +153,15 @@ async fn beside(
     another: &mut Option<(u64, Arc<ConnectionEpoch>)>,
 ) -> Option<Arc<ConnectionEpoch>> {
     let is_current = |(number, on): &&(u64, Arc<ConnectionEpoch>)| {
-        *number == up.number && on.connection.status().connected()
+        // Nobody renews its credentials.
+        *number == up.number && on.connection.status().connected() && !on.is_due_for_renewal()
     };
     if let Some((_, on)) = another.as_ref().filter(is_current) {
         return Some(Arc::clone(on));
     }
     close(another.take()).await;
-    let established = Connector::new(Arc::clone(target), "jobq (probing)".into());
-    let established = established.connect_to_number(up.node).await.ok()?;
+    let mut to_node = Connector::to_node(Arc::clone(target), "jobq (probing)".into(), up.node);
+    let established = to_node.connect(Duration::MAX).await.ok()?;
     let on = Arc::new(ConnectionEpoch::new(established, 0));
     *another = Some((up.number, Arc::clone(&on)));
     Some(on)

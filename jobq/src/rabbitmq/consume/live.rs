@@ -37,7 +37,7 @@ pub(crate) struct Opener {
     pub(crate) valve: Option<Arc<dyn Valve>>,
     pub(crate) sessions: Sessions,
     pub(crate) interruptions: Interruptions,
-    /// What the log says of all consumers of the engine.
+    /// The log lines about all consumers of the engine.
     pub(crate) troubles: Arc<Troubles>,
 }
 

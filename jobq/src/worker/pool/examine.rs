@@ -1,4 +1,4 @@
-//! What a pool needs of its engine, before it runs.
+//! The needs of a pool, before it runs.
 
 use super::WorkerPool;
 use crate::client::Doctor;

@@ -204,7 +204,7 @@ mod tests {
         for old in ["3.10.8", "3.13.7", "4.0.5", "4.1.8"] {
             assert_eq!(told(old), [Severity::Note], "{old}");
         }
-        // What jobq does not support at all is an error.
+        // A version that jobq does not support is an error.
         for other in ["3.9.29", "4.2.0", "4.3.6", "4.4.0", "5.0.0"] {
             assert_eq!(told(other), [], "{other}");
         }

@@ -40,13 +40,20 @@ impl Connector {
     }
 
     /// Tries this node alone.
-    pub(super) fn to_node(target: Arc<Target>, name: String, node: usize) -> Self {
+    pub(in crate::rabbitmq::connection) fn to_node(
+        target: Arc<Target>,
+        name: String,
+        node: usize,
+    ) -> Self {
         Self { next: node, tries: 1, target, name, node: String::new() }
     }
 
     /// Tries each node once, starting after the node of the last connection: so the clients of a
     /// node that died reconnect at once. Each has so long to answer, or less.
-    pub(super) async fn connect(&mut self, answer: Duration) -> Result<Established> {
+    pub(in crate::rabbitmq::connection) async fn connect(
+        &mut self,
+        answer: Duration,
+    ) -> Result<Established> {
         let target = Arc::clone(&self.target);
         let held = self.credentials().await?;
         let mut failures = Vec::new();
@@ -72,23 +79,6 @@ impl Connector {
             }
         }
         Err(cannot_connect(&target.address, failures))
-    }
-
-    /// Connects to the node of this number.
-    pub(in crate::rabbitmq::connection) async fn connect_to_number(
-        &self,
-        number: usize,
-    ) -> Result<Established> {
-        let address = &self.target.address;
-        let held = self.credentials().await?;
-        let mut failures = Vec::new();
-        for (number, node) in address.nodes_from(number).take(1) {
-            match Box::pin(self.connect_to(number, node, held.as_ref(), Duration::MAX)).await {
-                Ok(connection) => return Ok(connection),
-                Err(failure) => failures.push(failure),
-            }
-        }
-        Err(cannot_connect(address, failures))
     }
 
     /// The credentials of a new connection; `None` for those of the URL.
