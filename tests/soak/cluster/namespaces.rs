@@ -150,7 +150,7 @@ async fn round(
     let callers = (CALLERS / namespaces.len()).max(1);
     let load = |namespace: &Namespace| Load::start(&namespace.client, &namespace.ledger, callers);
     let loads: Vec<_> = namespaces.iter().map(load).collect();
-    go_on(namespaces, "the load does not begin").await;
+    go_on(cluster, namespaces, "the load does not begin").await;
     let fault = |namespace: &Namespace| Fault::begin(&namespace.ledger);
     let faults: Vec<_> = namespaces.iter().map(fault).collect();
     disturb(cluster, namespaces, disturbance).await;
@@ -177,14 +177,14 @@ async fn disturb(cluster: &mut Cluster, namespaces: &mut [Namespace], disturbanc
     match disturbance {
         Replaced => {
             cluster.nodes()[node].stop();
-            go_on(namespaces, without).await;
+            go_on(cluster, namespaces, without).await;
             cluster.replace(node).await;
         }
         Stopped | Killed => {
             let node = &cluster.nodes()[node];
             let end = if matches!(disturbance, Stopped) { Broker::stop } else { Broker::kill };
             end(node);
-            go_on(namespaces, without).await;
+            go_on(cluster, namespaces, without).await;
             node.restart().await;
         }
         Unsupervised => {
@@ -195,13 +195,26 @@ async fn disturb(cluster: &mut Cluster, namespaces: &mut [Namespace], disturbanc
             node.expect("a leader is a node").ctl(&["eval", end]).await;
         }
     }
-    go_on(namespaces, "three nodes do not go on").await;
+    go_on(cluster, namespaces, "three nodes do not go on").await;
 }
 
 /// Waits until some more jobs of each namespace were accepted and have ended.
-async fn go_on(namespaces: &mut [Namespace], or: &str) {
+async fn go_on(cluster: &Cluster, namespaces: &mut [Namespace], or: &str) {
+    let before: Vec<_> = namespaces.iter().map(|it| it.books.account.progress()).collect();
     let progress = namespaces.iter_mut().map(|namespace| namespace.books.progress(PROGRESS));
-    assert!(timeout(LONG, join_all(progress)).await.is_ok(), "{or}");
+    if timeout(LONG, join_all(progress)).await.is_ok() {
+        return;
+    }
+    for (namespace, before) in namespaces.iter().zip(before) {
+        let now = namespace.books.account.progress();
+        println!(
+            "accepted and ended: {before:?} before, {now:?} now; {:?}",
+            namespace.running.health()
+        );
+    }
+    let columns = ["list_queues", "name", "messages", "leader", "members", "online", "--silent"];
+    println!("{}", cluster.nodes()[0].ctl(&columns).await);
+    panic!("{or}");
 }
 
 /// Waits until all jobs have ended, and come out of each tier and level. False if some still do not
