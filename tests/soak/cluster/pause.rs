@@ -393,7 +393,11 @@ impl<'c> Round<'c> {
     }
 }
 
+/// A client, as soon as its node answers: one that was cut off may take long.
 async fn client(url: &str, namespace: &str) -> Client {
-    let client = Client::builder(url).namespace(namespace).timeout(PATIENCE);
-    client.connect().await.unwrap()
+    until("a client", async || {
+        let client = Client::builder(url).namespace(namespace).timeout(PATIENCE);
+        client.connect().await.inspect_err(|error| println!("  {error}")).ok()
+    })
+    .await
 }
