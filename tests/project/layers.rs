@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// their fraction, and so are the uses that may use one another.
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
-        "error" | "finding" | "guard" | "job" | "retry" | "period" | "setting" => 0,
+        "error" | "finding" | "guard" | "job" | "retry" | "period" | "schedule" | "setting" => 0,
         "awaitable" | "background" | "clock" | "credentials" | "host" | "metrics" | "repeated"
         | "suspension" | "telemetry" | "traces" | "engine" => 10,
         "rabbitmq" => 20,
