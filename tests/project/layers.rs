@@ -53,7 +53,7 @@ fn module(path: &str) -> &str {
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them, and
 /// `admin/mod.rs` above those of `admin`.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "values",
     "errors",
     "lapin",
@@ -62,6 +62,7 @@ const ROOMS: [&str; 18] = [
     "message",
     "publish",
     "consume",
+    "seat",
     "admin/waits",
     "admin/control",
     "admin/failed",

@@ -122,7 +122,7 @@ impl Field {
         (first, last): (u32, u32),
         step: u32,
     ) -> Result<(u32, u32), Problem> {
-        let (least, greatest) = self.every();
+        let (begin, end) = self.every();
         let (first, last) = match (self, first, last) {
             (Self::Weekday, 7, 0..7) => (0, last),
             (Self::Weekday, 1.., 0) => (first, 7),
@@ -132,8 +132,8 @@ impl Field {
             return Ok((first, last));
         }
         // The step goes on in the second range where it left the first.
-        let next = least + (step - (greatest - first + 1) % step) % step;
-        let mut ranges = span(first, greatest, step);
+        let next = begin + (step - (end - first + 1) % step) % step;
+        let mut ranges = span(first, end, step);
         if next <= last {
             ranges = format!("{ranges},{}", span(next, last, step));
         }
@@ -180,8 +180,8 @@ impl Field {
             Self::Weekday => &WEEKDAYS,
             _ => &[],
         };
-        let named = (least..).zip(names).find(|(_, name)| **name == word);
-        named
+        let by_name = (least..).zip(names).find(|(_, name)| **name == word);
+        by_name
             .map(|(value, _)| value)
             .or_else(|| number(word).filter(|value| (least..=greatest).contains(value)))
             .ok_or_else(|| Problem::Value(self, word.to_owned()))
