@@ -98,6 +98,7 @@
 //! | `bundled-sqlite` | yes | SQLite itself; without it, `sqlite` links the system's `libsqlite3` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
+//! | `schedules` | no | [`schedule`]: the times of cron expressions, in time zones |
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
 pub mod admin;
@@ -121,6 +122,8 @@ pub mod period;
 pub mod rabbitmq;
 mod repeated;
 mod retry;
+#[cfg(feature = "schedules")]
+pub mod schedule;
 pub mod setting;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// their fraction, and so are the uses that may use one another.
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
-        "error" | "finding" | "guard" | "job" | "retry" | "period" | "setting" => 0,
+        "error" | "finding" | "guard" | "job" | "retry" | "period" | "schedule" | "setting" => 0,
         "awaitable" | "background" | "clock" | "credentials" | "host" | "metrics" | "repeated"
         | "suspension" | "telemetry" | "traces" | "engine" => 10,
         "rabbitmq" => 20,
@@ -53,7 +53,7 @@ fn module(path: &str) -> &str {
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them, and
 /// `admin/mod.rs` above those of `admin`.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "values",
     "errors",
     "lapin",
@@ -62,6 +62,7 @@ const ROOMS: [&str; 18] = [
     "message",
     "publish",
     "consume",
+    "seat",
     "admin/waits",
     "admin/control",
     "admin/failed",

@@ -25,6 +25,7 @@ mod permissions;
 mod protocols;
 mod reconnect;
 mod redelivery;
+mod seats;
 mod secrets;
 mod timeouts;
 mod tls;

@@ -22,6 +22,7 @@ mod doctor;
 mod full;
 mod places;
 mod schemas;
+mod seats;
 
 /// Short enough to be waited for, long enough for a machine with much else to do: a
 /// process that gets no turn for as long loses its jobs.

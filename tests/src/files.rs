@@ -104,7 +104,7 @@ impl Drop for SmallDisk {
 }
 
 /// The migrations of job files, the first one first.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../jobq/src/sqlite/migrations/1.sql"),
     include_str!("../../jobq/src/sqlite/migrations/2.sql"),
     include_str!("../../jobq/src/sqlite/migrations/3.sql"),
@@ -113,6 +113,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../jobq/src/sqlite/migrations/6.sql"),
     include_str!("../../jobq/src/sqlite/migrations/7.sql"),
     include_str!("../../jobq/src/sqlite/migrations/8.sql"),
+    include_str!("../../jobq/src/sqlite/migrations/9.sql"),
 ];
 
 /// The version of the newest schema of job files.

@@ -14,6 +14,7 @@ mod pause;
 mod publish;
 mod queues;
 mod resume;
+mod schedules;
 mod topology;
 mod watch;
 mod workers;
@@ -63,6 +64,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Topology(topology::Command),
+    #[command(subcommand)]
+    Schedules(schedules::Command),
     Metrics(metrics::Arguments),
     Migrate(migrate::Arguments),
     Completions(completions::Arguments),
@@ -87,6 +90,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Topology(arguments) => Box::pin(topology::run(arguments, options, output)).await,
+        Command::Schedules(arguments) => schedules::run(&arguments, output),
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),

@@ -14,6 +14,7 @@ mod made;
 mod nights;
 mod operations;
 mod process;
+mod schedules;
 mod schema;
 mod server;
 mod slow;

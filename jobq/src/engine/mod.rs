@@ -29,6 +29,7 @@ mod queue;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
 mod report;
+mod seat;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod visiting;
 
@@ -64,6 +65,11 @@ pub use queue::{QueueName, QueueSpec};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 pub use report::{Activity, LastMinute, Passage, PoolQueue, PoolReport, RunningJob};
+#[cfg(any(feature = "sqlite", feature = "testing"))]
+pub(crate) use seat::not_held;
+pub use seat::{MAX_CHANGE, MAX_CHANGES, Seat, SeatValue, Seats};
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+pub(crate) use seat::{check_change, check_waiting};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use visiting::Visiting;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
@@ -161,7 +167,12 @@ pub trait Engine: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Closes the engine: consumers end, jobs in flight are released, calls fail with
+    /// The seats of its queues, if the engine has them.
+    fn seats(&self) -> Option<&dyn Seats> {
+        None
+    }
+
+    /// Closes the engine: consumers and seats end, jobs in flight are released, calls fail with
     /// [`Closed`](crate::ErrorKind::Closed).
     async fn close(&self);
 }

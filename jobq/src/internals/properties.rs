@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::Error;
 use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId, codec};
 use crate::period;
+#[cfg(feature = "schedules")]
+use crate::schedule::Schedule;
 use crate::worker::{Attempt, JobContext, Registered, Resources, States};
 use crate::{rabbitmq, sqlite};
 
@@ -21,7 +23,7 @@ use crate::{rabbitmq, sqlite};
 pub type Property = fn(&[u8]);
 
 /// All properties, by the names of their fuzz targets.
-pub const ALL: [(&str, Property); 7] = [
+pub const ALL: &[(&str, Property)] = &[
     ("message", message),
     ("envelope", envelope),
     ("payload", payload),
@@ -29,6 +31,8 @@ pub const ALL: [(&str, Property); 7] = [
     ("name", name),
     ("url", url),
     ("refusal", refusal),
+    #[cfg(feature = "schedules")]
+    ("schedule", schedule),
 ];
 
 /// Any message, properties and body: it is a job that can be run, retried, run alone and failed,
@@ -163,6 +167,28 @@ pub fn periods(data: &[u8]) {
             }
             Err(error) => assert!(any + Duration::from_millis(1) > period::MAX, "{error}"),
         }
+    }
+}
+
+/// A cron expression: its times come in order, and are the same from wherever one asks.
+#[cfg(feature = "schedules")]
+pub fn schedule(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let schedule = match Schedule::cron(&text).and_then(|cron| cron.zone("Europe/Berlin")) {
+        Ok(schedule) => schedule,
+        Err(error) => {
+            let start = format!("`{text}` is not a valid cron expression: ");
+            assert!(error.to_string().starts_with(&start), "{error}");
+            return;
+        }
+    };
+    // A day before the clocks of Berlin are put forward.
+    let mut before = UNIX_EPOCH + Duration::from_secs(1_774_656_000);
+    for due in schedule.after(before).take(20) {
+        assert!(due > before, "they come in order");
+        let just_before = due - Duration::from_nanos(1);
+        assert_eq!(schedule.after(just_before.max(before)).next(), Some(due));
+        before = due;
     }
 }
 

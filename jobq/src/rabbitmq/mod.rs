@@ -26,6 +26,7 @@ pub(crate) mod invariants;
 mod lapin;
 mod message;
 mod publish;
+mod seat;
 mod stray;
 pub(crate) mod topology;
 mod values;
@@ -49,6 +50,7 @@ use self::connection::supervised::Target;
 use self::connection::tls::Tls;
 use self::consume::Consumers;
 use self::publish::{Enqueuer, Publisher};
+use self::seat::RabbitSeats;
 use self::stray::Strays;
 use self::topology::declarer::{DECLARING, Declarer};
 use self::topology::levels;
@@ -61,7 +63,7 @@ use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, NotPushed,
-    Pushing, QueueSpec,
+    Pushing, QueueSpec, Seats,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
@@ -117,12 +119,15 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         #[cfg(feature = "management")]
         management,
     );
+    let enqueuer =
+        Arc::new(Enqueuer::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)));
     Ok(Arc::new(Rabbit {
-        enqueuer: Arc::new(Enqueuer::new(
+        seats: Arc::new(RabbitSeats::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
-            Arc::clone(&publisher),
+            Arc::clone(&enqueuer),
         )),
+        enqueuer,
         consumers: Arc::new(Consumers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
@@ -142,6 +147,7 @@ pub(crate) struct Rabbit {
     declarer: Arc<Declarer>,
     enqueuer: Arc<Enqueuer>,
     consumers: Arc<Consumers>,
+    seats: Arc<RabbitSeats>,
     publisher: Arc<Publisher>,
     admin: Arc<Administration>,
 }
@@ -168,9 +174,15 @@ impl Rabbit {
     }
 }
 
-/// Ends the consumers and the control queue, then the connections.
-async fn close(broker: &Broker, consumers: &Consumers, admin: &Administration) {
+/// Ends the seats, the consumers and the control queue, then the connections.
+async fn close(
+    broker: &Broker,
+    seats: &RabbitSeats,
+    consumers: &Consumers,
+    admin: &Administration,
+) {
     broker.closing().cancel();
+    seats.close().await;
     consumers.close().await;
     admin.close().await;
     broker.publishing().close().await;
@@ -240,8 +252,12 @@ impl Engine for Rabbit {
         Some(&*self.admin)
     }
 
+    fn seats(&self) -> Option<&dyn Seats> {
+        Some(&*self.seats)
+    }
+
     async fn close(&self) {
-        close(&self.broker, &self.consumers, &self.admin).await;
+        close(&self.broker, &self.seats, &self.consumers, &self.admin).await;
     }
 }
 
@@ -249,8 +265,8 @@ impl Drop for Rabbit {
     /// The last reference ends the engine, even if it was not closed.
     fn drop(&mut self) {
         self.broker.closing().cancel();
-        let (broker, consumers) = (Arc::clone(&self.broker), Arc::clone(&self.consumers));
-        let admin = Arc::clone(&self.admin);
-        background::spawn(async move { close(&broker, &consumers, &admin).await });
+        let (broker, seats) = (Arc::clone(&self.broker), Arc::clone(&self.seats));
+        let (consumers, admin) = (Arc::clone(&self.consumers), Arc::clone(&self.admin));
+        background::spawn(async move { close(&broker, &seats, &consumers, &admin).await });
     }
 }

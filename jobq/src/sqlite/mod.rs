@@ -30,6 +30,7 @@ mod place;
 mod process;
 mod push;
 mod schema;
+mod seats;
 mod settle;
 mod store;
 mod writer;
@@ -43,7 +44,7 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, Migrated,
-    NotPushed, Pushed, Pushing, QueueSpec, closed,
+    NotPushed, Pushed, Pushing, QueueSpec, Seats, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope};
@@ -54,6 +55,7 @@ use admin::pools::Pools;
 use admin::{Admin, pauses};
 use inbox::{Command, Inbox};
 use place::Place;
+use seats::SqliteSeats;
 
 /// How long the jobs of a dead engine stay claimed. A shorter time would deliver jobs twice if a
 /// machine is busy or a process is paused.
@@ -115,7 +117,8 @@ pub(crate) async fn open_with_lease(
     let admin =
         Admin { inbox: inbox.clone(), pools, place: administered, timeout: options.timeout };
     // Made before the wait, so that dropping the future closes the file.
-    let engine = Sqlite { inbox: inbox.clone(), admin, clock: options.clock.clone() };
+    let seats = SqliteSeats::new(inbox.clone());
+    let engine = Sqlite { inbox: inbox.clone(), admin, seats, clock: options.clock.clone() };
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
     let spawned =
         thread.spawn(move || match File::open(&place, options.timeout, &options.clock, migrates) {
@@ -139,6 +142,7 @@ pub(crate) async fn open_with_lease(
 struct Sqlite {
     inbox: Inbox,
     admin: Admin,
+    seats: SqliteSeats,
     clock: Clock,
 }
 
@@ -207,6 +211,10 @@ impl Engine for Sqlite {
 
     fn diagnose(&self) -> Option<&dyn Diagnose> {
         Some(&self.admin)
+    }
+
+    fn seats(&self) -> Option<&dyn Seats> {
+        Some(&self.seats)
     }
 
     async fn close(&self) {

@@ -95,7 +95,10 @@ fn next_batch(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<New> {
 }
 
 /// Inserts a batch, and returns the jobs that were refused.
-fn insert_batch(store: &mut Store<'_>, jobs: &[New]) -> rusqlite::Result<Vec<NotPushed>> {
+pub(super) fn insert_batch(
+    store: &mut Store<'_>,
+    jobs: &[New],
+) -> rusqlite::Result<Vec<NotPushed>> {
     let mut refused = Vec::new();
     for (place, job) in jobs.iter().enumerate() {
         if let Err(error) = insert(store, job)? {

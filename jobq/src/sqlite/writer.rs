@@ -285,6 +285,7 @@ impl Writer {
             insert: Prepared::new(push::INSERT),
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
+            owner: self.lease.owner(),
             known: &mut self.known,
             has_news: false,
         };

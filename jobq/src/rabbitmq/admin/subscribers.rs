@@ -93,6 +93,7 @@ impl Subscribers {
         for name in self.queues_of(&wanted, queue) {
             deleted += u64::from(delete(&up, &name).await?);
         }
+        delete(&up, &self.names().seat(queue)).await?;
         self.control.forget(&up, queue).await;
         Ok(deleted)
     }

@@ -66,6 +66,15 @@ impl Enqueuer {
         }
     }
 
+    /// The message of a job, of which all is declared.
+    pub(crate) async fn message(&self, job: Envelope) -> Result<Message> {
+        let (to, levels) = self.destination(&job)?;
+        if levels > 0 {
+            self.declare(Wanted::levels(levels)).await?;
+        }
+        properties::encode(job, to)
+    }
+
     async fn declare(&self, wanted: Wanted) -> Result<()> {
         self.broker.patiently(DECLARING, self.declarer.declare(wanted)).await
     }

@@ -140,6 +140,11 @@ impl Names {
         format!("{queue}@solo")
     }
 
+    /// The queue whose single active consumer holds the seat of a queue.
+    pub(crate) fn seat(&self, queue: &str) -> String {
+        format!("{}:{queue}@seat", self.namespace)
+    }
+
     /// The exchange of questions, orders and answers between clients and pools.
     pub(crate) fn control(&self) -> String {
         format!("{}.control", self.namespace)

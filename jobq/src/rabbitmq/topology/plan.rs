@@ -18,6 +18,8 @@ const DELIVERY_LIMIT: i64 = 2_147_483_647;
 /// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10 ignores it
 /// and has its own limit, of half an hour by default.
 pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
+/// How long RabbitMQ 4.3 waits for the holder of a seat whose node is out of reach, in milliseconds.
+const AWAY: i64 = 5_000;
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 /// How long a job stays in the queue through which it leaves the levels, in milliseconds. Without a
 /// wait the broker had more work (measured: docs/delays.md), probably since it then passes on each
@@ -84,6 +86,9 @@ impl Topology {
         }
         for queue in &wanted.solo {
             topology.solo(names, queue);
+        }
+        for queue in &wanted.seats {
+            topology.seat(names, queue);
         }
         for (queue, pattern) in &wanted.subscriptions {
             topology.subscription(names, queue, pattern);
@@ -231,6 +236,14 @@ impl Topology {
         let single = ("x-single-active-consumer", Argument::Truth(true));
         self.declare_queue(solo.clone(), [limit(), single, timeout()]);
         self.bind(names.jobs(), solo, Names::solo_key(queue));
+    }
+
+    /// One holder at a time across all processes. RabbitMQ 4.3 waits a minute for a consumer whose node
+    /// is out of reach, unless the queue says otherwise; earlier versions ignore that.
+    fn seat(&mut self, names: &Names, queue: &str) {
+        let single = ("x-single-active-consumer", Argument::Truth(true));
+        let away = ("x-consumer-disconnected-timeout", Argument::Number(AWAY));
+        self.declare_queue(names.seat(queue), [limit(), single, timeout(), away]);
     }
 
     fn subscription(&mut self, names: &Names, queue: &str, pattern: &str) {

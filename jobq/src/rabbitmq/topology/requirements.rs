@@ -25,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) subscriptions: BTreeSet<(String, String)>,
     /// The queues whose jobs may have to run alone.
     pub(crate) solo: BTreeSet<String>,
+    /// The queues whose seats are taken.
+    pub(crate) seats: BTreeSet<String>,
     /// How many levels are required, from the lowest.
     pub(crate) levels: u32,
     /// Whether anything is required, at least the shared part.
@@ -40,6 +42,11 @@ impl Wanted {
     /// So many levels, from the lowest.
     pub(crate) fn levels(levels: u32) -> Self {
         Self { levels, ..Self::shared() }
+    }
+
+    /// The seat of a queue.
+    pub(crate) fn seat(queue: &str) -> Self {
+        Self { seats: [queue.to_owned()].into(), ..Self::shared() }
     }
 
     /// These queues. The requirements of a queue that occurs twice are merged.
@@ -63,6 +70,7 @@ impl Wanted {
             && self.levels >= other.levels
             && other.subscriptions.is_subset(&self.subscriptions)
             && other.solo.is_subset(&self.solo)
+            && other.seats.is_subset(&self.seats)
             && other.queues.iter().all(has)
     }
 
@@ -72,6 +80,7 @@ impl Wanted {
         self.levels = self.levels.max(other.levels);
         self.subscriptions.extend(other.subscriptions);
         self.solo.extend(other.solo);
+        self.seats.extend(other.seats);
         for (queue, tiers) in other.queues {
             self.add_queue(&queue, &tiers);
         }
@@ -90,6 +99,7 @@ impl Wanted {
             queues: [(queue.to_owned(), Arc::clone(tiers))].into(),
             subscriptions: self.subscriptions.iter().filter(own).cloned().collect(),
             solo: self.solo.get(queue).cloned().into_iter().collect(),
+            seats: self.seats.get(queue).cloned().into_iter().collect(),
             ..Self::shared()
         })
     }
@@ -104,6 +114,7 @@ impl Wanted {
     pub(crate) fn remove(&mut self, queue: &str) {
         self.queues.remove(queue);
         self.solo.remove(queue);
+        self.seats.remove(queue);
         self.subscriptions.retain(|(name, _)| name != queue);
     }
 }

@@ -6,7 +6,7 @@ use super::{pauses, questions};
 use crate::engine::{Counts, Figure, Part, Place, must_be_unused};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::store::Store;
-use crate::sqlite::{columns, events};
+use crate::sqlite::{columns, events, seats};
 
 /// The names of the queues of the namespace: those declared, those that have jobs though they were
 /// deleted, and those paused.
@@ -94,6 +94,7 @@ pub(super) fn delete(
         let rows = connection.prepare_cached(&sql)?.execute([queue])?;
         deleted += if holds_jobs { u64::try_from(rows).unwrap_or(u64::MAX) } else { 0 };
     }
+    seats::delete(store, queue)?;
     connection.prepare_cached("UPDATE queues SET deleted = 1 WHERE id = ?1")?.execute([queue])?;
     pauses::resume(store, name)?;
     Ok(Ok(deleted))

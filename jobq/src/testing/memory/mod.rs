@@ -5,6 +5,7 @@
 mod consumer;
 mod control;
 mod history;
+mod seats;
 mod state;
 
 use std::future::ready;
@@ -21,7 +22,7 @@ use crate::clock::Clock;
 use crate::engine::{
     Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
     Engine, Figure, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames, QueueSpec,
-    Visit, Visited, Visiting,
+    Seats, Visit, Visited, Visiting,
 };
 use crate::error::Result;
 use crate::guard::lock;
@@ -166,6 +167,10 @@ impl Engine for Memory {
     }
 
     fn administer(&self) -> Option<&dyn Administer> {
+        Some(self)
+    }
+
+    fn seats(&self) -> Option<&dyn Seats> {
         Some(self)
     }
 

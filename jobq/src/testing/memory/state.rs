@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::control::Control;
 use super::history::History;
+use super::seats::SeatState;
 use crate::clock::Clock;
 use crate::engine::{
     self, Counts, Extent, Part, QueueSpec, Settle, Settlement, Verdict, Visiting, must_be_unused,
@@ -25,6 +26,7 @@ pub(super) struct State {
     pub(super) clock: Clock,
     pub(super) history: History,
     pub(super) control: Control,
+    pub(super) seats: BTreeMap<String, SeatState>,
     queues: BTreeMap<String, Queue>,
     /// The jobs that are ready, waiting or in flight, by their numbers.
     jobs: BTreeMap<u64, Job>,
@@ -74,7 +76,8 @@ impl State {
     pub(super) fn new(clock: Clock) -> Self {
         let (history, control) = (History::default(), Control::default());
         let (queues, jobs, events) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { is_closed: false, clock, history, control, queues, jobs, events, next: 0 }
+        let seats = BTreeMap::new();
+        Self { is_closed: false, clock, history, control, seats, queues, jobs, events, next: 0 }
     }
 
     pub(super) fn number(&mut self) -> u64 {
@@ -358,6 +361,7 @@ impl State {
             must_be_unused(name, self.counts(name), &users)?;
         }
         self.control.set_pause(name, None);
+        self.seats.remove(name);
         let queue = self.queues.remove(name).unwrap_or_default();
         let before = self.jobs.len();
         self.jobs.retain(|_, job| !job.is_of(name));

@@ -9,6 +9,7 @@ pub mod events;
 pub mod failed;
 pub mod pause;
 pub mod retry;
+pub mod seat;
 pub mod shutdown;
 pub mod solo;
 pub mod visit;
@@ -115,6 +116,14 @@ macro_rules! conformance {
                 solo::several_isolated_jobs_are_started_one_by_one
                 solo::a_start_that_is_handed_back_does_not_count
                 solo::a_job_that_ran_alone_is_retried_as_any_other
+                seat::a_seat_has_one_holder
+                seat::a_wait_for_a_seat_can_be_dropped
+                seat::each_queue_has_a_seat
+                seat::a_value_outlives_its_holder
+                seat::changes_come_until_they_are_in_the_list
+                seat::a_step_enqueues_jobs
+                seat::a_job_that_is_refused_ends_no_seat
+                seat::what_no_seat_takes_is_an_error
                 shutdown::calls_on_a_closed_engine_say_so
             }
             $crate::conformance! { @cases $delays "this engine has no initial delays", $store;
@@ -138,6 +147,8 @@ macro_rules! conformance {
                 shutdown::closing_hands_back_what_is_in_hand
                 solo::a_start_without_an_end_counts
                 solo::one_consumer_has_them_at_a_time
+                seat::a_closed_engine_leaves_its_seats
+                seat::engines_take_turns_at_a_seat
             }
             $crate::conformance! { @cases $control "this engine has no control of pools", $store;
                 control::questions_and_answers_arrive_unchanged

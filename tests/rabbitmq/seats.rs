@@ -1,0 +1,212 @@
+//! Seats whose holders, connections and queues end in every way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jobq::JobId;
+use jobq::engine::conformance::{EngineExt as _, open, soon};
+use jobq::engine::{Consumer, Engine, Seat, Settlement};
+use jobq_tests::broker::{Broker, namespace, shared};
+use jobq_tests::jobs::{job, ready, with};
+use jobq_tests::proxy::{Cut, Proxy, Toward};
+use jobq_tests::raw::Raw;
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use tokio_util::task::AbortOnDropHandle;
+
+const QUEUE: &str = "mail";
+/// How long the holder waits between two steps.
+const STEP: Duration = Duration::from_millis(50);
+/// How many steps there are before and after each disturbance.
+const STEPS: u64 = 10;
+
+async fn take(engine: &dyn Engine) -> Box<dyn Seat> {
+    let seats = engine.seats().expect("it has seats");
+    soon("a seat", seats.take(QUEUE)).await.expect("takes")
+}
+
+/// A process that wants the seat, and counts while it holds it: each number is a job.
+struct Candidate {
+    proxy: Proxy,
+    engine: Arc<dyn Engine>,
+    _counting: AbortOnDropHandle<()>,
+}
+
+impl Candidate {
+    async fn start(index: usize, broker: &str, namespace: &str, holder: &Arc<AtomicUsize>) -> Self {
+        let proxy = Proxy::to(broker).await;
+        let url = format!("{}?heartbeat=1", proxy.url());
+        let engine = open(&url, namespace).await.expect("opens");
+        let counting = count(index, Arc::clone(&engine), Arc::clone(holder));
+        let counting = AbortOnDropHandle::new(tokio::spawn(counting));
+        Self { proxy, engine, _counting: counting }
+    }
+}
+
+/// Counts up from what the last holder had. A seat whose queue was deleted is new: then it goes on from
+/// what it remembers.
+async fn count(index: usize, engine: Arc<dyn Engine>, holder: Arc<AtomicUsize>) {
+    let seats = engine.seats().expect("it has seats");
+    let mut last: u64 = 0;
+    loop {
+        let mut seat = match seats.take(QUEUE).await {
+            Ok(seat) => seat,
+            Err(error) if error.is_closed() => return,
+            Err(error) => panic!("it takes no seat: {error:?}"),
+        };
+        let text = String::from_utf8(seat.value().position.clone()).expect("text");
+        last = last.max(text.parse().unwrap_or(0));
+        holder.store(index, Ordering::Release);
+        loop {
+            tokio::time::sleep(STEP).await;
+            let next = last + 1;
+            let job = with(job(QUEUE), |job| {
+                job.id = JobId::of_key(&next.to_string());
+                job.payload = next.to_string().into_bytes();
+            });
+            match seat.advance(vec![job], next.to_string().into_bytes()).await {
+                Ok(refused) => assert!(refused.is_empty(), "{refused:?}"),
+                Err(error) => {
+                    println!("{index} loses the seat at {next}: {error}");
+                    break;
+                }
+            }
+            last = next;
+        }
+    }
+}
+
+/// The numbers that came, and how often each.
+struct Counted {
+    consumer: Consumer,
+    seen: BTreeMap<u64, usize>,
+}
+
+impl Counted {
+    /// Waits until the count has gone on by so much.
+    async fn go_on(&mut self, what: &str) {
+        let until = self.highest() + STEPS;
+        let began = Instant::now();
+        while self.highest() < until {
+            let delivery = soon(what, self.consumer.next()).await.expect("goes on");
+            let delivery = delivery.expect("a job");
+            let number = String::from_utf8_lossy(&delivery.envelope().payload).parse();
+            *self.seen.entry(number.expect("a number")).or_default() += 1;
+            let _ = delivery.settle(Settlement::Complete).await;
+        }
+        println!("{what}: goes on after {:?}", began.elapsed());
+    }
+
+    fn highest(&self) -> u64 {
+        self.seen.last_key_value().map_or(0, |(number, _)| *number)
+    }
+}
+
+/// No number is missing, whatever happens to the holder, its connection, its queue and the broker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_missing_when_holders_end() {
+    let test = "nothing_is_missing_when_holders_end";
+    let Some(broker) = Broker::to_kill(test).await else {
+        return;
+    };
+    let (namespace, holder) = (namespace(), Arc::new(AtomicUsize::new(usize::MAX)));
+    let engine = open(&broker.url(), &namespace).await.expect("opens");
+    ready(&*engine, QUEUE).await;
+    let consumer = engine.consume_from(QUEUE, 100).await.expect("consumes");
+    let mut counted = Counted { consumer, seen: BTreeMap::new() };
+    let mut candidates = Vec::new();
+    for index in 0..3 {
+        candidates.push(Candidate::start(index, &broker.url(), &namespace, &holder).await);
+    }
+    counted.go_on("the first holder").await;
+    let held = || holder.load(Ordering::Acquire);
+    let seat = format!("{namespace}:{QUEUE}@seat");
+    let mut ends = 1;
+
+    for how in [Cut::Reset, Cut::End] {
+        candidates[held()].proxy.cut(how).await;
+        counted.go_on("a connection that was cut").await;
+        ends += 1;
+    }
+    // It hears nothing, and is not heard: as a process that is stopped, or a cable that was pulled.
+    let silent = held();
+    for toward in [Toward::Broker, Toward::Client] {
+        candidates[silent].proxy.freeze(toward);
+    }
+    counted.go_on("a holder that is silent").await;
+    assert_ne!(held(), silent, "another one holds the seat");
+    candidates[silent].proxy.thaw();
+    counted.go_on("the end of the silence").await;
+    ends += 1;
+
+    broker.ctl(&["purge_queue", &seat]).await;
+    counted.go_on("a queue that was purged").await;
+    broker.ctl(&["delete_queue", &seat]).await;
+    counted.go_on("a queue that was deleted").await;
+    ends += 1;
+
+    broker.kill();
+    broker.restart().await;
+    counted.go_on("a broker that was killed").await;
+    ends += 1;
+
+    let closed = held();
+    candidates[closed].engine.close().await;
+    counted.go_on("a holder that was closed").await;
+    assert_ne!(held(), closed);
+    ends += 1;
+
+    let missing: Vec<_> =
+        (1..=counted.highest()).filter(|n| !counted.seen.contains_key(n)).collect();
+    assert_eq!(missing, [0; 0]);
+    // A step is repeated if its holder ends between the job and the position. A job in flight is
+    // delivered again when the broker dies.
+    let again: usize = counted.seen.values().map(|count| count - 1).sum();
+    println!("{} numbers, {ends} holders, {again} came again", counted.highest());
+    for candidate in &candidates {
+        candidate.engine.close().await;
+    }
+}
+
+/// What a holder that was cut off had sent may arrive late. It counts less than what a later holder
+/// wrote, and messages of strangers count nothing.
+#[tokio::test]
+async fn late_writes_count_less() {
+    let (url, namespace) = (shared().await, namespace());
+    let engine = open(&url, &namespace).await.expect("opens");
+    ready(&*engine, QUEUE).await;
+    let mut seat = take(&*engine).await;
+    soon("a list", seat.write_list(b"new".to_vec())).await.expect("writes");
+    let raw = Raw::connect(&url).await;
+    let late = |kind: &str, term: Option<i64>| {
+        let mut headers = FieldTable::default();
+        for name in ["jobq-term", "jobq-seq"] {
+            if let Some(term) = term {
+                headers.insert(name.into(), AMQPValue::LongLongInt(term));
+            }
+        }
+        BasicProperties::default().with_type(kind.into()).with_headers(headers)
+    };
+    let key = format!("{namespace}:{QUEUE}@seat");
+    for properties in [
+        late("list", Some(1)),
+        late("list", None),
+        late("position", Some(-1)),
+        late("mark", None),
+        late("seed", None),
+        late("anything", Some(99)),
+    ] {
+        raw.publish("", &key, properties, b"old").await;
+    }
+    // Those that arrive at the next holder together with the value.
+    drop(seat);
+    let seat = take(&*engine).await;
+    assert_eq!(
+        (seat.value().list.as_slice(), seat.value().position.as_slice()),
+        (&b"new"[..], &b""[..])
+    );
+    soon("a seat to be left", seat.leave()).await;
+    engine.close().await;
+}
