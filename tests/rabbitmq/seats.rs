@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use jobq::JobId;
 use jobq::engine::conformance::{EngineExt as _, open, soon};
-use jobq::engine::{Consumer, Engine, Seat, Settlement};
+use jobq::engine::{Consumer, Engine, Seat, SeatValue, Settlement};
 use jobq_tests::broker::{Broker, namespace, shared};
 use jobq_tests::jobs::{job, ready, with};
 use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
+use jobq_tests::vhost::Vhost;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use tokio_util::task::AbortOnDropHandle;
@@ -45,11 +46,11 @@ impl Candidate {
     }
 }
 
-/// Counts up from what the last holder had. A seat whose queue was deleted is new: then it goes on from
-/// what it remembers.
+/// Counts up from what the last holder had. A seat whose queue was deleted may be new: then it goes on
+/// from what it remembers.
 async fn count(index: usize, engine: Arc<dyn Engine>, holder: Arc<AtomicUsize>) {
     let seats = engine.seats().expect("it has seats");
-    let mut last: u64 = 0;
+    let (mut last, mut has_lost): (u64, u64) = (0, 0);
     loop {
         let mut seat = match seats.take(QUEUE).await {
             Ok(seat) => seat,
@@ -57,7 +58,11 @@ async fn count(index: usize, engine: Arc<dyn Engine>, holder: Arc<AtomicUsize>) 
             Err(error) => panic!("it takes no seat: {error:?}"),
         };
         let text = String::from_utf8(seat.value().position.clone()).expect("text");
-        last = last.max(text.parse().unwrap_or(0));
+        let position = text.parse().unwrap_or(0);
+        // One step may have been confirmed without this process knowing it, and no write is undone but by
+        // the deletion of the queue.
+        assert!(position == 0 || position >= has_lost, "{position} after {has_lost}");
+        last = last.max(position);
         holder.store(index, Ordering::Release);
         loop {
             tokio::time::sleep(STEP).await;
@@ -70,6 +75,7 @@ async fn count(index: usize, engine: Arc<dyn Engine>, holder: Arc<AtomicUsize>) 
                 Ok(refused) => assert!(refused.is_empty(), "{refused:?}"),
                 Err(error) => {
                     println!("{index} loses the seat at {next}: {error}");
+                    has_lost = last;
                     break;
                 }
             }
@@ -135,8 +141,10 @@ async fn nothing_is_missing_when_holders_end() {
     for toward in [Toward::Broker, Toward::Client] {
         candidates[silent].proxy.freeze(toward);
     }
-    counted.go_on("a holder that is silent").await;
-    assert_ne!(held(), silent, "another one holds the seat");
+    // Numbers may wait in the queue. Nobody else would count without the seat.
+    while held() == silent {
+        counted.go_on("a holder that is silent").await;
+    }
     candidates[silent].proxy.thaw();
     counted.go_on("the end of the silence").await;
     ends += 1;
@@ -147,15 +155,21 @@ async fn nothing_is_missing_when_holders_end() {
     counted.go_on("a queue that was deleted").await;
     ends += 1;
 
+    // What was delivered and not settled comes again.
+    let before: usize = counted.seen.values().sum();
     broker.kill();
     broker.restart().await;
     counted.go_on("a broker that was killed").await;
+    let seen = counted.seen.values().sum::<usize>() - before;
+    let redelivered = seen.saturating_sub(usize::try_from(STEPS).expect("few"));
     ends += 1;
 
     let closed = held();
     candidates[closed].engine.close().await;
-    counted.go_on("a holder that was closed").await;
-    assert_ne!(held(), closed);
+    while held() == closed {
+        counted.go_on("a holder that was closed").await;
+    }
+    counted.go_on("the next holder").await;
     ends += 1;
 
     let missing: Vec<_> =
@@ -165,6 +179,9 @@ async fn nothing_is_missing_when_holders_end() {
     // delivered again when the broker dies.
     let again: usize = counted.seen.values().map(|count| count - 1).sum();
     println!("{} numbers, {ends} holders, {again} came again", counted.highest());
+    // After the deletion, somebody may hold the new seat until it has the value of the old one.
+    let most = ends + redelivered + usize::try_from(STEPS).expect("few");
+    assert!(again <= most, "{again} came again, more than {most}");
     for candidate in &candidates {
         candidate.engine.close().await;
     }
@@ -189,7 +206,7 @@ async fn late_writes_count_less() {
         }
         BasicProperties::default().with_type(kind.into()).with_headers(headers)
     };
-    let key = format!("{namespace}:{QUEUE}@seat");
+    let (control, key) = (format!("{namespace}.control"), format!("seat:{QUEUE}"));
     for properties in [
         late("list", Some(1)),
         late("list", None),
@@ -198,15 +215,71 @@ async fn late_writes_count_less() {
         late("seed", None),
         late("anything", Some(99)),
     ] {
-        raw.publish("", &key, properties, b"old").await;
+        raw.publish(&control, &key, properties, b"old").await;
     }
+    // The holder reads them before its own.
+    soon("a list", seat.write_list(b"newer".to_vec())).await.expect("writes");
+    raw.publish(&control, &key, late("list", Some(1)), b"old").await;
     // Those that arrive at the next holder together with the value.
     drop(seat);
+    let mut seat = take(&*engine).await;
+    assert_eq!(*seat.value(), value("newer", ""));
+
+    // What a later holder wrote, who was the holder meanwhile.
+    raw.publish(&control, &key, late("list", Some(99)), b"newest").await;
+    let lost = soon("an end", seat.write_list(b"out of date".to_vec())).await;
+    assert!(lost.is_err_and(|error| error.is_stale()));
+    drop(seat);
     let seat = take(&*engine).await;
-    assert_eq!(
-        (seat.value().list.as_slice(), seat.value().position.as_slice()),
-        (&b"new"[..], &b""[..])
-    );
+    assert_eq!(*seat.value(), value("newest", ""));
     soon("a seat to be left", seat.leave()).await;
+    engine.close().await;
+}
+
+fn value(list: &str, position: &str) -> SeatValue {
+    SeatValue { list: list.into(), position: position.into() }
+}
+
+/// More changes than a quorum queue gives a consumer without a prefetch reach the next holder, in their
+/// order.
+#[tokio::test]
+async fn thousands_of_changes_reach_the_next_holder() {
+    const CHANGES: usize = 2_500;
+    let (url, namespace) = (shared().await, namespace());
+    let engine = open(&url, &namespace).await.expect("opens");
+    ready(&*engine, QUEUE).await;
+    let seat = take(&*engine).await;
+    let raw = Raw::connect(&url).await;
+    let (control, key) = (format!("{namespace}.control"), format!("seat:{QUEUE}"));
+    for number in 0..CHANGES {
+        let properties = BasicProperties::default().with_type("change".into());
+        raw.publish(&control, &key, properties, number.to_string().as_bytes()).await;
+    }
+    soon("a seat to be left", seat.leave()).await;
+    let mut seat = take(&*engine).await;
+    for number in 0..CHANGES {
+        let change = soon("a change", seat.next_change()).await.expect("holds");
+        assert_eq!(String::from_utf8_lossy(&change), number.to_string());
+    }
+    soon("a list", seat.write_list(b"all".to_vec())).await.expect("writes");
+    soon("a seat to be left", seat.leave()).await;
+    assert_eq!(*take(&*engine).await.value(), value("all", ""));
+    engine.close().await;
+}
+
+/// A change finds a seat whose queue was deleted, without a pool that declares it again.
+#[tokio::test]
+async fn a_change_declares_a_deleted_seat_again() {
+    let Some(vhost) = Vhost::of("a_change_declares_a_deleted_seat_again").await else {
+        return;
+    };
+    let engine = open(&vhost.url(), "jobq").await.expect("opens");
+    ready(&*engine, QUEUE).await;
+    let seats = engine.seats().expect("it has seats");
+    soon("a change", seats.change(QUEUE, b"lost".to_vec())).await.expect("changes");
+    vhost.node().ctl(&["delete_queue", "-p", vhost.name(), "jobq:mail@seat"]).await;
+    soon("a change", seats.change(QUEUE, b"kept".to_vec())).await.expect("changes");
+    let mut seat = take(&*engine).await;
+    assert_eq!(soon("a change", seat.next_change()).await.expect("holds"), b"kept");
     engine.close().await;
 }

@@ -31,10 +31,12 @@ fn values_ranges_steps_and_lists() {
 
 #[test]
 fn days_of_month_and_week() {
-    const NOVEMBER_2026: (u32, u32, u32) = (11, 0, 30);
-    const AUGUST_2026: (u32, u32, u32) = (8, 6, 31);
-    const FEBRUARY_2026: (u32, u32, u32) = (2, 0, 28);
-    let table: [(&str, (u32, u32, u32), &[u32]); 31] = [
+    /// The month, the weekday of its first day, and its length.
+    type Month = (u32, u32, u32);
+    const NOVEMBER_2026: Month = (11, 0, 30);
+    const AUGUST_2026: Month = (8, 6, 31);
+    const FEBRUARY_2026: Month = (2, 0, 28);
+    let table: [(&str, Month, &[u32]); 31] = [
         ("13 * *", NOVEMBER_2026, &[13]),
         ("*/10 * *", NOVEMBER_2026, &[1, 11, 21]),
         ("L * *", FEBRUARY_2026, &[28]),

@@ -65,11 +65,9 @@ pub use queue::{QueueName, QueueSpec};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 pub use report::{Activity, LastMinute, Passage, PoolQueue, PoolReport, RunningJob};
-#[cfg(any(feature = "sqlite", feature = "testing"))]
-pub(crate) use seat::not_held;
-pub use seat::{MAX_CHANGE, MAX_CHANGES, Seat, SeatValue, Seats};
+pub use seat::{MAX_CHANGE, MAX_CHANGES, MAX_LIST, Seat, SeatValue, Seats};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
-pub(crate) use seat::{check_change, check_waiting};
+pub(crate) use seat::{check_change, check_list, check_waiting, not_held};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use visiting::Visiting;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]

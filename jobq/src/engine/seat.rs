@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::error::{Error, ErrorKind};
 use crate::job::Envelope;
 
+/// The most bytes of a list.
+pub const MAX_LIST: usize = 256 * 1024;
 /// The most bytes of a change, and of a position.
 pub const MAX_CHANGE: usize = 16 * 1024;
 /// About how many changes may wait for a holder.
@@ -46,11 +48,18 @@ pub trait Seats: fmt::Debug + Send + Sync {
 /// A seat that an engine holds. Dropped, it is free for the next holder, as soon as the engine can
 /// tell its store.
 ///
+/// Its holder polls [`next_change`](Self::next_change) whenever it does nothing else: a broker may end
+/// a seat of which nothing is heard for long. A queue that is deleted takes its seat along; if somebody
+/// deletes what an engine keeps the seat in, its holder brings the value back, and what was written
+/// meanwhile is lost.
+///
 /// # Errors
 ///
-/// An error of a method ends the seat: another engine may hold it already. The value is then what was
-/// last written, or what was being written. It is [`Stale`](crate::ErrorKind::Stale) where another
-/// engine was seen to hold it.
+/// An error of a method, other than an [invalid](crate::ErrorKind::Invalid) argument, ends the seat:
+/// another engine may hold it already. Drop it then, or nobody else may get it. The value is what was
+/// last written, or what was being written. The error is [`Stale`](crate::ErrorKind::Stale) where another
+/// engine was seen to hold the seat. Dropping the future of `write_list` or `advance` leaves the write in
+/// doubt, as an error does.
 #[async_trait]
 pub trait Seat: fmt::Debug + Send {
     /// The value as the last holder left it. Both parts of a new seat are empty.
@@ -60,12 +69,13 @@ pub trait Seat: fmt::Debug + Send {
     /// Dropping the future loses nothing.
     async fn next_change(&mut self) -> Result<Vec<u8>>;
 
-    /// Writes the list, of which all changes that were returned so far are a part now: they do not come
-    /// again. Until then they come again to the next holder.
+    /// Writes the list, of at most [`MAX_LIST`] bytes. All changes that were returned so far are a part of
+    /// it now. They come again to the next holder if this one ends before that, or while it returns: a
+    /// change that is applied twice must do no harm.
     async fn write_list(&mut self, list: Vec<u8>) -> Result<()>;
 
-    /// Enqueues jobs of the queue, and then writes the position. If the engine ends in between, the
-    /// next holder has the position before and enqueues them again.
+    /// Enqueues jobs of the queue, and then writes the position, of at most [`MAX_CHANGE`] bytes. If the
+    /// engine ends in between, the next holder has the position before and enqueues them again.
     ///
     /// Returns the errors of jobs that were refused, with their positions among the jobs, in ascending
     /// order. They end no seat.
@@ -84,16 +94,26 @@ pub struct SeatValue {
     pub position: Vec<u8>,
 }
 
-/// Returns an error if a change is too large.
+/// Returns an error if a change or a position is too large.
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) fn check_change(change: &[u8]) -> Result<()> {
-    if change.len() <= MAX_CHANGE {
+    check_size("a change of schedules", change, MAX_CHANGE)
+}
+
+/// Returns an error if a list is too large.
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+pub(crate) fn check_list(list: &[u8]) -> Result<()> {
+    check_size("the list of schedules", list, MAX_LIST)
+}
+
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+fn check_size(what: &str, content: &[u8], most: usize) -> Result<()> {
+    if content.len() <= most {
         return Ok(());
     }
     let text = format!(
-        "a change of a schedule has {} bytes, more than the limit of {MAX_CHANGE}; store large data \
-         elsewhere, and refer to it",
-        change.len()
+        "{what} has {} bytes, more than the limit of {most}; store large data elsewhere and refer to it",
+        content.len()
     );
     Err(Error::invalid(text))
 }
@@ -112,7 +132,7 @@ pub(crate) fn check_waiting(queue: &str, waiting: u64) -> Result<()> {
 }
 
 /// The error of a seat that another engine holds.
-#[cfg(any(feature = "sqlite", feature = "testing"))]
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) fn not_held(queue: &str) -> Error {
     let text = format!("the seat of queue `{queue}` is not held any more; take it again");
     Error::new(ErrorKind::Stale, text)

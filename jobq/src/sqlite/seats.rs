@@ -10,8 +10,11 @@ use tokio::time::timeout;
 use super::inbox::Inbox;
 use super::push;
 use super::store::{Store, unknown};
-use crate::engine::{NotPushed, Seat, SeatValue, Seats, check_change, check_waiting, not_held};
-use crate::error::{Error, Result};
+use crate::background;
+use crate::engine::{
+    NotPushed, Seat, SeatValue, Seats, check_change, check_list, check_waiting, not_held,
+};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::Envelope;
 
 /// How often the file is looked at for what other processes have changed.
@@ -22,31 +25,29 @@ const POLL: Duration = Duration::from_millis(500);
 pub(super) struct SqliteSeats {
     inbox: Inbox,
     /// Counts what this engine has changed, for those who wait.
-    changes: watch::Sender<u64>,
+    news: watch::Sender<u64>,
 }
 
 impl SqliteSeats {
     pub(super) fn new(inbox: Inbox) -> Self {
-        Self { inbox, changes: watch::Sender::new(0) }
+        Self { inbox, news: watch::Sender::new(0) }
     }
 }
 
 #[async_trait]
 impl Seats for SqliteSeats {
     async fn take(&self, queue: &str) -> Result<Box<dyn Seat>> {
-        let interest = Interest::new(&self.inbox)?;
-        let mut changes = self.changes.subscribe();
+        let claim = Claim::new(&self.inbox, self.news.clone(), queue)?;
+        let mut news = self.news.subscribe();
         loop {
-            changes.borrow_and_update();
-            let name = queue.to_owned();
-            let taken = self.inbox.run(move |store| take(store, &name)).await??;
+            news.borrow_and_update();
+            let (name, number) = (queue.to_owned(), claim.number);
+            let taken = self.inbox.run(move |store| take(store, &name, number)).await??;
             if let Some((row, value)) = taken {
-                let (queue, news) = (queue.to_owned(), self.changes.clone());
-                let taken = 0;
-                return Ok(Box::new(Held { interest, queue, row, value, taken, news, changes }));
+                return Ok(Box::new(Held { claim, row, value, last: 0, news }));
             }
             // Whether something has changed or not.
-            let _ = timeout(POLL, changes.changed()).await;
+            let _ = timeout(POLL, news.changed()).await;
         }
     }
 
@@ -54,26 +55,51 @@ impl Seats for SqliteSeats {
         check_change(&change)?;
         let queue = queue.to_owned();
         self.inbox.run(move |store| add_change(store, &queue, &change)).await??;
-        self.changes.send_modify(|count| *count += 1);
+        self.news.send_modify(|count| *count += 1);
         Ok(())
     }
 }
 
-/// Somebody who holds a seat or waits for one, for which the engine needs a lease.
+/// The claim to a seat, for which the engine needs a lease. Its end frees the seat if it was taken, also
+/// by a call that nobody waited for.
 #[derive(Debug)]
-struct Interest {
+struct Claim {
     inbox: Inbox,
+    news: watch::Sender<u64>,
+    queue: String,
+    /// Tells it from other claims of this engine.
+    number: i64,
 }
 
-impl Interest {
-    fn new(inbox: &Inbox) -> Result<Self> {
+impl Claim {
+    fn new(inbox: &Inbox, news: watch::Sender<u64>, queue: &str) -> Result<Self> {
         inbox.change(|feeds| feeds.seats += 1)?;
-        Ok(Self { inbox: inbox.clone() })
+        let number = i64::try_from(inbox.number()).unwrap_or(i64::MAX);
+        Ok(Self { inbox: inbox.clone(), news, queue: queue.to_owned(), number })
+    }
+
+    /// Frees the seat, and returns when that is written. It is sent at once.
+    fn free(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (queue, number, news) = (self.queue.clone(), self.number, self.news.clone());
+        let freeing = self.inbox.run(move |store| {
+            let (Some(row), true) = (store.queue(&queue)?, has_seats(store)?) else {
+                return Ok(());
+            };
+            let sql =
+                "UPDATE seats SET owner = NULL WHERE queue = ?1 AND owner = ?2 AND number = ?3";
+            store.connection.prepare_cached(sql)?.execute((row, store.owner, number)).map(drop)
+        });
+        async move {
+            // An engine that is closed has no lease, so that its seats are free.
+            let _ = freeing.await;
+            news.send_modify(|count| *count += 1);
+        }
     }
 }
 
-impl Drop for Interest {
+impl Drop for Claim {
     fn drop(&mut self) {
+        background::spawn(self.free());
         // An engine that is closed has no seats.
         let _ = self.inbox.change(|feeds| feeds.seats -= 1);
     }
@@ -88,42 +114,76 @@ struct Row {
 }
 
 impl Row {
-    /// Changes columns of the row, unless it has another holder.
+    /// Changes a column of the row, unless it has another holder.
     fn set(self, store: &Store<'_>, column: &str, value: &[u8]) -> rusqlite::Result<bool> {
-        let sql = format!(
-            "UPDATE seats SET {column} = ?4 WHERE queue = ?1 AND owner = ?2 AND number = ?3"
-        );
-        let Self { queue, owner, number } = self;
-        let row = (queue, owner, number, value);
-        Ok(self.is_held(store) && store.connection.prepare_cached(&sql)?.execute(row)? > 0)
+        if !self.is_held(store)? {
+            return Ok(false);
+        }
+        let sql = format!("UPDATE seats SET {column} = ?2 WHERE queue = ?1");
+        store.connection.prepare_cached(&sql)?.execute((self.queue, value))?;
+        Ok(true)
     }
 
-    /// Whether the engine has the lease with which it took the seat.
-    fn is_held(self, store: &Store<'_>) -> bool {
-        store.owner == Some(self.owner)
+    /// Whether the engine has the lease with which it took the seat, and the seat.
+    fn is_held(self, store: &Store<'_>) -> rusqlite::Result<bool> {
+        let Self { queue, owner, number } = self;
+        let sql = "SELECT 1 FROM seats WHERE queue = ?1 AND owner = ?2 AND number = ?3";
+        Ok(store.owner == Some(owner)
+            && store.connection.prepare_cached(sql)?.exists((queue, owner, number))?)
     }
 }
 
-/// Takes the seat of a queue, if it is free.
-fn take(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Result<Option<(Row, SeatValue)>>> {
-    let (Some(queue), Some(owner)) = (store.queue(name)?, store.owner) else {
+/// Whether the file has seats: one of the schema before has none.
+fn has_seats(store: &Store<'_>) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE name = 'seats'";
+    store.connection.prepare_cached(sql)?.exists([])
+}
+
+/// The row of a queue that has a seat, or the error of one that has none.
+fn queue_of(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Result<i64>> {
+    let Some(queue) = store.queue(name)? else { return Ok(Err(unknown(name))) };
+    let sql = "SELECT 1 FROM queues WHERE id = ?1 AND NOT deleted";
+    if !store.connection.prepare_cached(sql)?.exists([queue])? {
         return Ok(Err(unknown(name)));
+    }
+    if !has_seats(store)? {
+        let text = "the job file has the schema of an earlier version, which has no schedules; \
+                    migrate it with `jobq migrate`";
+        return Ok(Err(Error::new(ErrorKind::Refused, text)));
+    }
+    Ok(Ok(queue))
+}
+
+/// Takes the seat of a queue under this number, if it is free.
+fn take(
+    store: &mut Store<'_>,
+    name: &str,
+    number: i64,
+) -> rusqlite::Result<Result<Option<(Row, SeatValue)>>> {
+    let queue = match queue_of(store, name)? {
+        Ok(queue) => queue,
+        Err(error) => return Ok(Err(error)),
     };
+    // A claim is a reason for a lease.
+    let Some(owner) = store.owner else { return Ok(Err(not_held(name))) };
     let sql = "INSERT INTO seats (queue) VALUES (?1) ON CONFLICT DO NOTHING";
     store.connection.prepare_cached(sql)?.execute([queue])?;
-    let sql = "UPDATE seats SET owner = ?2, number = number + 1
+    let sql = "UPDATE seats SET owner = ?2, number = ?3
         WHERE queue = ?1 AND (owner IS NULL OR owner NOT IN (SELECT id FROM owners))
-        RETURNING number, list, position";
+        RETURNING list, position";
     let mut statement = store.connection.prepare_cached(sql)?;
-    let taken = statement.query_row((queue, owner), |row| {
-        let value = SeatValue { list: row.get(1)?, position: row.get(2)? };
-        Ok((Row { queue, owner, number: row.get(0)? }, value))
+    let taken = statement.query_row((queue, owner, number), |row| {
+        let value = SeatValue { list: row.get(0)?, position: row.get(1)? };
+        Ok((Row { queue, owner, number }, value))
     });
     Ok(Ok(taken.optional()?))
 }
 
 fn add_change(store: &mut Store<'_>, name: &str, change: &[u8]) -> rusqlite::Result<Result<()>> {
-    let Some(queue) = store.queue(name)? else { return Ok(Err(unknown(name))) };
+    let queue = match queue_of(store, name)? {
+        Ok(queue) => queue,
+        Err(error) => return Ok(Err(error)),
+    };
     let sql = "SELECT count(*) FROM seat_changes WHERE queue = ?1";
     let waiting: i64 =
         store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
@@ -135,10 +195,9 @@ fn add_change(store: &mut Store<'_>, name: &str, change: &[u8]) -> rusqlite::Res
     Ok(Ok(()))
 }
 
-/// Deletes the seat of a queue. A file of the schema before has none.
+/// Deletes the seat of a queue.
 pub(super) fn delete(store: &Store<'_>, queue: i64) -> rusqlite::Result<()> {
-    let sql = "SELECT 1 FROM sqlite_schema WHERE name = 'seats'";
-    if !store.connection.prepare_cached(sql)?.exists([])? {
+    if !has_seats(store)? {
         return Ok(());
     }
     for table in ["seats", "seat_changes"] {
@@ -151,42 +210,18 @@ pub(super) fn delete(store: &Store<'_>, queue: i64) -> rusqlite::Result<()> {
 /// A seat that is held.
 #[derive(Debug)]
 struct Held {
-    interest: Interest,
-    queue: String,
+    claim: Claim,
     row: Row,
     value: SeatValue,
     /// The number of the last change that was returned.
-    taken: i64,
-    news: watch::Sender<u64>,
-    changes: watch::Receiver<u64>,
+    last: i64,
+    news: watch::Receiver<u64>,
 }
 
 impl Held {
     /// The error of a seat that is not held any more.
     fn lost(&self) -> Error {
-        not_held(&self.queue)
-    }
-
-    /// Frees the seat, and returns when that is written.
-    fn free(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (row, news) = (self.row, self.news.clone());
-        let sql = "UPDATE seats SET owner = NULL WHERE queue = ?1 AND owner = ?2 AND number = ?3";
-        let freeing = self.interest.inbox.run(move |store| {
-            let Row { queue, owner, number } = row;
-            store.connection.prepare_cached(sql)?.execute((queue, owner, number))
-        });
-        async move {
-            // An engine that is closed has no lease, so that its seats are free.
-            let _ = freeing.await;
-            news.send_modify(|count| *count += 1);
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // It is sent already, and nobody waits for the answer but those who look for themselves.
-        drop(self.free());
+        not_held(&self.claim.queue)
     }
 }
 
@@ -198,37 +233,41 @@ impl Seat for Held {
 
     async fn next_change(&mut self) -> Result<Vec<u8>> {
         loop {
-            self.changes.borrow_and_update();
-            let (row, taken) = (self.row, self.taken);
-            let sql = "SELECT id, change FROM seat_changes WHERE queue = ?1 AND id > ?2
-                ORDER BY id LIMIT 1";
-            let looking = self.interest.inbox.read(move |store| {
+            self.news.borrow_and_update();
+            let (row, last) = (self.row, self.last);
+            let looking = self.claim.inbox.read(move |store| {
+                if !row.is_held(store)? {
+                    return Ok(Err(()));
+                }
+                let sql = "SELECT id, change FROM seat_changes WHERE queue = ?1 AND id > ?2
+                    ORDER BY id LIMIT 1";
                 let mut statement = store.connection.prepare_cached(sql)?;
-                let next = statement.query_row((row.queue, taken), |row| {
+                let next = statement.query_row((row.queue, last), |row| {
                     Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
                 });
-                Ok((next.optional()?, row.is_held(store)))
+                Ok(Ok(next.optional()?))
             });
             match looking.await? {
-                (_, false) => return Err(self.lost()),
-                (Some((number, change)), true) => {
-                    self.taken = number;
+                Err(()) => return Err(self.lost()),
+                Ok(Some((number, change))) => {
+                    self.last = number;
                     return Ok(change);
                 }
-                (None, true) => drop(timeout(POLL, self.changes.changed()).await),
+                Ok(None) => drop(timeout(POLL, self.news.changed()).await),
             }
         }
     }
 
     async fn write_list(&mut self, list: Vec<u8>) -> Result<()> {
-        let (row, taken, new) = (self.row, self.taken, list.clone());
-        let writing = self.interest.inbox.run(move |store| {
-            let is_held = row.set(store, "list", &new)?;
-            if is_held {
-                let sql = "DELETE FROM seat_changes WHERE queue = ?1 AND id <= ?2";
-                store.connection.prepare_cached(sql)?.execute((row.queue, taken))?;
+        check_list(&list)?;
+        let (row, taken, new) = (self.row, self.last, list.clone());
+        let writing = self.claim.inbox.run(move |store| {
+            if !row.set(store, "list", &new)? {
+                return Ok(false);
             }
-            Ok(is_held)
+            let sql = "DELETE FROM seat_changes WHERE queue = ?1 AND id <= ?2";
+            store.connection.prepare_cached(sql)?.execute((row.queue, taken))?;
+            Ok(true)
         });
         if !writing.await? {
             return Err(self.lost());
@@ -239,11 +278,14 @@ impl Seat for Held {
 
     /// In one transaction, so that no job comes twice.
     async fn advance(&mut self, jobs: Vec<Envelope>, position: Vec<u8>) -> Result<Vec<NotPushed>> {
+        check_change(&position)?;
         let jobs: Vec<_> = jobs.into_iter().map(push::New::from).collect();
         let (row, new) = (self.row, position.clone());
-        let writing = self.interest.inbox.run(move |store| {
-            let is_held = row.set(store, "position", &new)?;
-            Ok(is_held.then_some(push::insert_batch(store, if is_held { &jobs } else { &[] })?))
+        let writing = self.claim.inbox.run(move |store| {
+            if !row.set(store, "position", &new)? {
+                return Ok(None);
+            }
+            push::insert_batch(store, &jobs).map(Some)
         });
         let refused = writing.await?.ok_or_else(|| self.lost())?;
         self.value.position = position;
@@ -251,6 +293,6 @@ impl Seat for Held {
     }
 
     async fn leave(self: Box<Self>) {
-        self.free().await;
+        self.claim.free().await;
     }
 }

@@ -6,45 +6,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicQosOptions};
-use lapin::{Channel, Confirmation, Consumer};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use uuid::Uuid;
 
+use super::line::Line;
 use super::record::{Kind, PARTS, Part, Stamp};
-use super::{Shared, doing, gone};
+use super::{Shared, doing, published};
 use crate::background;
-use crate::engine::{NotPushed, Seat, SeatValue};
+use crate::engine::{NotPushed, Seat, SeatValue, check_change, check_list, not_held};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Envelope;
-use crate::rabbitmq::connection::channel::{Take, consume};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
-use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::message::properties::Message;
-use crate::rabbitmq::publish::confirm::{not_stored, open_confirming, send, send_alone, stored};
-use crate::rabbitmq::topology::ensure::apply_again;
-use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::values::{fits, short};
+use crate::rabbitmq::publish::confirm::{open_confirming, send, send_alone};
 
 /// How often the value is written anew: RabbitMQ 3.10 ends the channel of a consumer that has held a
 /// message for half an hour.
 const RENEWAL: Duration = Duration::from_secs(600);
-/// All messages: those before the mark may be many.
-const PREFETCH: u16 = 0;
-
-/// A consumer of the queue, on a channel in confirm mode on which it also publishes: where the one has
-/// ended, nothing comes of the other.
-#[derive(Debug)]
-struct Line {
-    queue: String,
-    /// The name of the seat's queue.
-    name: String,
-    up: Arc<ConnectionEpoch>,
-    channel: Channel,
-    consumer: Consumer,
-}
+/// How long the broker need not be asked again whether the seat is held.
+const FRESH: Duration = Duration::from_secs(3);
 
 /// A seat that is held.
 #[derive(Debug)]
@@ -61,6 +41,8 @@ pub(super) struct Held {
     /// Changes that were returned, and are no part of the list yet.
     returned: Vec<u64>,
     renew_at: Instant,
+    /// When the broker last sent what this holder had published.
+    heard: Instant,
 }
 
 impl Held {
@@ -72,8 +54,13 @@ impl Held {
     ) -> Result<Self> {
         let broker = &shared.broker;
         let mut line = broker.in_time(&doing(queue), Line::open(shared, up, queue)).await?;
-        // It waits for as long as another engine holds the seat.
-        let first = line.next().await?;
+        // It waits for as long as another engine holds the seat, and asks anew now and then: a broker may
+        // forget a consumer.
+        let Ok(first) = timeout(RENEWAL, line.next()).await else {
+            let text = format!("{}: another engine holds it", doing(queue));
+            return Err(Error::new(ErrorKind::Connection, text));
+        };
+        let first = first?;
         let mut held = Self {
             shared: Arc::clone(shared),
             line,
@@ -83,6 +70,7 @@ impl Held {
             arrived: VecDeque::new(),
             returned: Vec::new(),
             renew_at: Instant::now() + RENEWAL,
+            heard: Instant::now(),
         };
         broker.in_time(&doing(queue), held.begin(first)).await?;
         Ok(held)
@@ -106,14 +94,14 @@ impl Held {
                         *self.value_of(part) = next.data;
                     }
                 }
-                Kind::Seed | Kind::Mark(_) | Kind::Unknown => old.push(tag),
+                Kind::Seed | Kind::Mark(_) | Kind::Unknown => self.line.acknowledge(tag).await?,
             }
             if kind == mark {
                 break;
             }
             next = self.line.next().await?;
         }
-        self.stamp = Stamp { term: self.stamp.term + 1, seq: 0 };
+        self.stamp = Stamp { term: self.stamp.term.saturating_add(1), seq: 0 };
         self.renew().await?;
         for tag in old {
             self.line.acknowledge(tag).await?;
@@ -149,38 +137,52 @@ impl Held {
                 self.arrive(next).await?;
                 continue;
             }
+            *self.value_of(part) = content;
+            self.heard = Instant::now();
             if let Some(before) = self.parts[part as usize].replace(next.delivery_tag) {
                 self.line.acknowledge(before).await?;
             }
-            *self.value_of(part) = content;
             return Ok(());
         }
     }
 
-    /// Keeps a change. Anything else is a seed, or late.
+    /// Keeps a change. A part with a later stamp is another holder's, who was the holder meanwhile: it is
+    /// left for the next one. All else is out of date.
     async fn arrive(&mut self, delivery: Delivery) -> Result<()> {
         match Kind::of(&delivery.properties) {
             Kind::Change => {
                 self.arrived.push_back((delivery.delivery_tag, delivery.data));
                 Ok(())
             }
+            Kind::Part(_, stamp) if stamp > self.stamp => Err(not_held(&self.line.queue)),
             _ => self.line.acknowledge(delivery.delivery_tag).await,
         }
     }
 
-    /// Asks the broker on the channel of the seat, and fails if that has ended: a process that was
-    /// stopped for long goes on without knowing it.
+    /// Fails if another engine holds the seat: a process that was stopped, or whose node was cut off,
+    /// may not have heard of it. A message that the queue gives back to this consumer proves that it
+    /// does not.
     async fn look(&mut self) -> Result<()> {
-        let asking = async {
-            let asked = self.line.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await;
-            asked.map_err(|error| failure("looking for a seat", error))
-        };
-        self.line.up.answer("looking for a seat", asking).await?;
-        while let Some(next) = self.line.consumer.next().now_or_never() {
-            let next = self.line.delivered(next)?;
+        if self.heard.elapsed() < FRESH { Ok(()) } else { self.ask().await }
+    }
+
+    /// Publishes a message, and waits until it comes back.
+    async fn ask(&mut self) -> Result<()> {
+        let mark = Kind::Mark(Uuid::now_v7());
+        self.line.publish(mark, Vec::new()).await?;
+        loop {
+            let next = self.line.next().await?;
+            if Kind::of(&next.properties) == mark {
+                self.heard = Instant::now();
+                return self.line.acknowledge(next.delivery_tag).await;
+            }
             self.arrive(next).await?;
         }
-        Ok(())
+    }
+
+    /// Writes the value anew, if that is due.
+    async fn keep(&mut self) -> Result<()> {
+        if Instant::now() < self.renew_at { Ok(()) } else { self.renew().await }
     }
 
     /// Publishes jobs on a channel of their own, since one that the broker refuses may end it, and
@@ -212,21 +214,42 @@ impl Held {
                 (Err(error), _) => Err(error),
                 (_, Err(error)) => Err(error.clone()),
             };
+            let answer = match (answer, message) {
+                // The broker could not store it just now.
+                (Err(error), Ok(message)) if error.maybe_enqueued() && !error.is_connection() => {
+                    published(message, send_alone(up, message, false).await?)
+                }
+                (answer, _) => answer,
+            };
             match answer {
-                Err(error) if error.is_connection() => return Err(error),
+                Err(error) if error.is_connection() || error.is_timeout() || error.is_closed() => {
+                    return Err(error);
+                }
                 Err(error) => refused.push((place, error)),
                 Ok(()) => {}
             }
         }
         Ok(refused)
     }
+}
 
-    /// Does work for no longer than a call may take.
-    async fn in_time<T>(
-        shared: Arc<Shared>,
-        work: impl Future<Output = Result<T>> + Send,
-    ) -> Result<T> {
-        shared.broker.in_time("writing to a seat", work).await
+impl Drop for Held {
+    /// Writes the value of a queue that was deleted into the one that takes its place. Whoever holds that
+    /// meanwhile sees the later stamp, and the next holder has the value.
+    fn drop(&mut self) {
+        if !self.line.is_gone || self.value == SeatValue::default() {
+            return;
+        }
+        let (shared, queue, stamp) =
+            (Arc::clone(&self.shared), self.line.queue.clone(), self.stamp);
+        let value = std::mem::take(&mut self.value);
+        background::spawn(async move {
+            let parts = [(Part::List, value.list), (Part::Position, value.position)];
+            let parts = parts.map(|(part, content)| (Kind::Part(part, stamp), content));
+            if let Err(error) = shared.restore(&queue, parts).await {
+                tracing::debug!(queue, %error, "could not restore the value of a seat");
+            }
+        });
     }
 }
 
@@ -249,125 +272,56 @@ impl Seat for Held {
                     self.arrive(next).await?;
                 }
                 () = sleep_until(renew_at) => {
-                    Self::in_time(Arc::clone(&self.shared), self.renew()).await?;
+                    let shared = Arc::clone(&self.shared);
+                    in_time(&shared, self.renew()).await?;
                 }
             }
         }
     }
 
     async fn write_list(&mut self, list: Vec<u8>) -> Result<()> {
+        check_list(&list)?;
         let shared = Arc::clone(&self.shared);
         let writing = async {
+            self.keep().await?;
             self.write(Part::List, list).await?;
             for tag in std::mem::take(&mut self.returned) {
                 self.line.acknowledge(tag).await?;
             }
             Ok(())
         };
-        Self::in_time(shared, writing).await
+        in_time(&shared, Box::pin(writing)).await
     }
 
     async fn advance(&mut self, jobs: Vec<Envelope>, position: Vec<u8>) -> Result<Vec<NotPushed>> {
+        check_change(&position)?;
         let shared = Arc::clone(&self.shared);
         let advancing = async {
+            self.keep().await?;
             self.look().await?;
             let refused = self.push(jobs).await?;
             self.write(Part::Position, position).await?;
             Ok(refused)
         };
-        Self::in_time(shared, Box::pin(advancing)).await
+        in_time(&shared, Box::pin(advancing)).await
     }
 
-    async fn leave(self: Box<Self>) {
-        // The end of the connection ends the channel, too.
-        let closing = self.line.channel.close(200, "left".into());
-        let _ = self.shared.broker.in_time("leaving a seat", async { Ok(closing.await) }).await;
+    async fn leave(mut self: Box<Self>) {
+        let shared = Arc::clone(&self.shared);
+        let leaving = async {
+            // Of many acknowledgements the broker holds some back, and drops those when the channel ends. When
+            // the first answer is there, it has sent them, and when the second is, they are applied.
+            self.ask().await?;
+            self.ask().await?;
+            // The end of the connection ends the channel, too.
+            self.line.close().await;
+            Ok(())
+        };
+        let _ = in_time(&shared, Box::pin(leaving)).await;
     }
 }
 
-impl Drop for Line {
-    fn drop(&mut self) {
-        let channel = self.channel.clone();
-        background::spawn(async move { channel.close(200, "left".into()).await });
-    }
-}
-
-impl Line {
-    /// Consumes the queue of a seat, and sends a message without which an empty queue has no holder.
-    async fn open(shared: &Shared, up: &Arc<ConnectionEpoch>, queue: &str) -> Result<Self> {
-        let name = shared.names().seat(queue);
-        let (channel, consumer) = match Self::consume(up, &name).await {
-            Err(error) if error.is_not_found() => {
-                let wanted = Wanted::seat(queue);
-                apply_again(up, &shared.declarer.known().topology(&wanted)).await?;
-                Self::consume(up, &name).await?
-            }
-            consumed => consumed?,
-        };
-        let (queue, up) = (queue.to_owned(), Arc::clone(up));
-        let line = Self { queue, name, up, channel, consumer };
-        line.publish(Kind::Seed, Vec::new()).await?;
-        Ok(line)
-    }
-
-    async fn consume(up: &ConnectionEpoch, name: &str) -> Result<(Channel, Consumer)> {
-        let channel = open_confirming(up).await?;
-        let doing = format!("consuming queue `{name}`");
-        let consuming = async {
-            let take = Take::Prefetch(PREFETCH);
-            let consumer = consume(&channel, short(name)?, fits("seat"), take).await;
-            consumer.map_err(|error| failure(&doing, error))
-        };
-        let consumer = up.answer(&doing, consuming).await?;
-        Ok((channel, consumer))
-    }
-
-    /// The next message. Dropping the future loses nothing.
-    async fn next(&mut self) -> Result<Delivery> {
-        let next = tokio::select! {
-            biased;
-            () = self.up.over.cancelled() => None,
-            next = self.consumer.next() => next,
-        };
-        self.delivered(next)
-    }
-
-    /// What the consumer gave, or the error of its end.
-    fn delivered(&self, next: Option<lapin::Result<Delivery>>) -> Result<Delivery> {
-        let doing = format!("holding the seat of queue `{}`", self.queue);
-        match next {
-            Some(Ok(delivery)) => Ok(delivery),
-            Some(Err(error)) => Err(failure(&doing, error)),
-            None => {
-                let text =
-                    format!("{doing}: the broker ended its consumer, or the connection was lost");
-                Err(Error::new(ErrorKind::Connection, text))
-            }
-        }
-    }
-
-    /// Publishes a message to the queue.
-    async fn publish(&self, kind: Kind, content: Vec<u8>) -> Result<()> {
-        let message = kind.message(self.name.clone(), content)?;
-        let publishing = async {
-            match send(&self.channel, &message.route(), &message, true).await {
-                Ok(Confirmation::Ack(Some(_))) => Err(gone(&self.queue)),
-                answer => published(&message, answer),
-            }
-        };
-        self.up.answer("writing to a seat", publishing).await
-    }
-
-    async fn acknowledge(&self, tag: u64) -> Result<()> {
-        let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default()).await;
-        acknowledged.map_err(|error| failure("writing to a seat", error))
-    }
-}
-
-/// The broker's answer to a publish.
-fn published(message: &Message, answer: lapin::Result<Confirmation>) -> Result<()> {
-    match answer {
-        Ok(confirmation) => stored(message, &confirmation),
-        Err(error) => Err(not_stored(message, error)),
-    }
+/// Does work for no longer than a call may take.
+async fn in_time<T>(shared: &Shared, work: impl Future<Output = Result<T>>) -> Result<T> {
+    shared.broker.in_time("writing to a seat", work).await
 }

@@ -7,6 +7,7 @@
 //! which is newer ([`record`]).
 
 mod held;
+mod line;
 mod record;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lapin::Confirmation;
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use self::held::Held;
 use self::record::Kind;
@@ -22,15 +23,23 @@ use crate::engine::{Seat, Seats, check_change, check_waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::check_name;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::probe::{self, Carrier};
+use crate::rabbitmq::connection::supervised::{STABLE_AFTER, SupervisedConnection, backoff};
+use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::Enqueuer;
 use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
+use crate::rabbitmq::publish::error::unanswered;
 use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::topology::lookup::count;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::routing::Route;
+use crate::repeated::RepeatedBy;
 
-/// The words for a seat in errors.
+/// The words for taking a seat in errors.
 fn doing(queue: &str) -> String {
     format!("taking the seat of queue `{queue}`")
 }
@@ -50,6 +59,8 @@ struct Shared {
     /// Opened by the first seat. On the consuming connection an alarm would stop acknowledgements, and
     /// the end of the publishing one would put enqueues in doubt.
     link: OnceCell<SupervisedConnection>,
+    /// Seats that cannot be taken, by their queues.
+    troubles: RepeatedBy<String>,
 }
 
 impl RabbitSeats {
@@ -58,7 +69,8 @@ impl RabbitSeats {
         declarer: Arc<Declarer>,
         enqueuer: Arc<Enqueuer>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { broker, declarer, enqueuer, link: OnceCell::new() }) }
+        let (link, troubles) = (OnceCell::new(), RepeatedBy::default());
+        Self { shared: Arc::new(Shared { broker, declarer, enqueuer, link, troubles }) }
     }
 
     /// Closes the connection, and with it all seats.
@@ -74,8 +86,19 @@ impl Shared {
         self.declarer.known().names()
     }
 
+    /// The way to the queue of a seat.
+    fn route(&self, queue: &str) -> Result<Route> {
+        Route::new(self.names().control(), Names::seat_key(queue))
+    }
+
     async fn link(&self) -> Result<&SupervisedConnection> {
-        self.link.get_or_try_init(|| self.broker.open("seats")).await
+        let opening = async {
+            let link = self.broker.open("seats").await?;
+            let route = node_probe(self.names());
+            probe::watch(&link, self.broker.target(), Carrier::Another, route);
+            Ok(link)
+        };
+        self.link.get_or_try_init(|| opening).await
     }
 
     /// Declares the seat of a queue, which must exist.
@@ -84,20 +107,64 @@ impl Shared {
         if self.declarer.known().covers(&wanted) {
             return Ok(());
         }
-        let up = self.broker.up().await?;
-        if count(&up, &self.names().work(queue)).await?.is_none() {
-            let text = format!("queue `{queue}` does not exist; declare it first");
-            return Err(Error::new(ErrorKind::NotFound, text));
-        }
+        self.must_exist(&*self.broker.up().await?, queue).await?;
         self.declarer.declare(wanted).await
+    }
+
+    /// Declares the seat of a queue, which must exist, once more.
+    async fn declare_again(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
+        self.must_exist(up, queue).await?;
+        apply_again(up, &self.declarer.known().topology(&Wanted::seat(queue))).await.map(drop)
+    }
+
+    async fn must_exist(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
+        if count(up, &self.names().work(queue)).await?.is_some() {
+            return Ok(());
+        }
+        let text = format!("queue `{queue}` does not exist; declare it first");
+        Err(Error::new(ErrorKind::NotFound, text))
     }
 
     /// Waits until the seat is this engine's, or the wait is disturbed.
     async fn take(self: &Arc<Self>, queue: &str) -> Result<Held> {
-        self.broker.within(&doing(queue), self.declare(queue)).await?;
-        let link = self.link().await?;
+        let opening = async {
+            self.declare(queue).await?;
+            self.link().await
+        };
+        let link = self.broker.within(&doing(queue), opening).await?;
         let up = link.up().await?;
         Held::take(self, &up, queue).await
+    }
+
+    /// Declares a queue that was deleted once more, and publishes what it had.
+    async fn restore(&self, queue: &str, parts: [(Kind, Vec<u8>); 2]) -> Result<()> {
+        let up = self.broker.up().await?;
+        self.declare_again(&up, queue).await?;
+        for (kind, content) in parts {
+            self.publish(&up, queue, kind, content).await?;
+        }
+        tracing::warn!(queue, "queue of a seat deleted on the broker; restored its value");
+        Ok(())
+    }
+
+    /// Publishes a message to a seat, for whose answer it waits no longer than a call may take. False if it
+    /// reached no queue.
+    async fn publish(
+        &self,
+        up: &ConnectionEpoch,
+        queue: &str,
+        kind: Kind,
+        content: Vec<u8>,
+    ) -> Result<bool> {
+        let (message, limit) = (kind.message(self.route(queue)?, content), self.broker.timeout());
+        let Ok(answer) = timeout(limit, send_alone(up, &message, true)).await else {
+            let trouble = self.broker.publishing().trouble();
+            return Err(unanswered(&message, limit, &trouble, true));
+        };
+        match answer? {
+            Ok(Confirmation::Ack(Some(_))) => Ok(false),
+            answer => published(&message, answer).map(|()| true),
+        }
     }
 }
 
@@ -108,6 +175,7 @@ impl Seats for RabbitSeats {
         let (shared, mut waits) = (&self.shared, backoff());
         loop {
             shared.broker.check_open()?;
+            let began = Instant::now();
             let error = match shared.take(queue).await {
                 Ok(held) => return Ok(Box::new(held)),
                 Err(error) => error,
@@ -116,7 +184,14 @@ impl Seats for RabbitSeats {
             if !error.may_pass() {
                 return Err(error);
             }
-            tracing::debug!(queue, %error, "could not take a seat; trying again");
+            if error.kind() != ErrorKind::Connection
+                && let Some(line) = shared.troubles.happens(queue.to_owned(), Instant::now())
+            {
+                tracing::warn!(queue, %error, more = line.more, "could not take a seat; trying again");
+            }
+            if began.elapsed() > STABLE_AFTER {
+                waits = backoff();
+            }
             let wait = waits.next().unwrap_or_default();
             shared.broker.closing().run_until_cancelled(sleep(wait)).await;
         }
@@ -127,28 +202,39 @@ impl Seats for RabbitSeats {
         check_change(&change)?;
         let shared = &self.shared;
         let doing = format!("changing the schedules of queue `{queue}`");
-        let changing = async {
+        let seat = shared.names().seat(queue);
+        let preparing = async {
             shared.declare(queue).await?;
             let up = shared.broker.up().await?;
-            let seat = shared.names().seat(queue);
-            let waiting = count(&up, &seat).await?.map_or(0, |found| found.ready);
-            check_waiting(queue, waiting)?;
-            let message = Kind::Change.message(seat, change)?;
-            match send_alone(&up, &message, true).await? {
-                Ok(Confirmation::Ack(Some(_))) => Err(gone(queue)),
-                Ok(confirmation) => stored(&message, &confirmation),
-                Err(error) => Err(not_stored(&message, error)),
+            if let Some(found) = count(&up, &seat).await? {
+                check_waiting(queue, found.ready)?;
+            } else {
+                shared.declare_again(&up, queue).await?;
             }
+            Ok(up)
         };
-        shared.broker.within(&doing, changing).await
+        let up = shared.broker.within(&doing, preparing).await?;
+        if shared.publish(&up, queue, Kind::Change, change.clone()).await? {
+            return Ok(());
+        }
+        shared.broker.within(&doing, shared.declare_again(&up, queue)).await?;
+        let published = shared.publish(&up, queue, Kind::Change, change).await?;
+        if published { Ok(()) } else { Err(gone(queue)) }
     }
 }
 
 /// The error of a seat whose queue was deleted on the broker.
 fn gone(queue: &str) -> Error {
     let text = format!(
-        "the queue for the seat of queue `{queue}` was deleted on the broker; it is declared again, so \
-         try again"
+        "the queue for the seat of queue `{queue}`, or its binding, was deleted on the broker; try again"
     );
     Error::new(ErrorKind::Conflict, text)
+}
+
+/// The broker's answer to a publish.
+fn published(message: &Message, answer: lapin::Result<Confirmation>) -> Result<()> {
+    match answer {
+        Ok(confirmation) => stored(message, &confirmation),
+        Err(error) => Err(not_stored(message, error)),
+    }
 }

@@ -4,7 +4,6 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use uuid::Uuid;
 
-use crate::error::Result;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::{fits, integer};
@@ -56,7 +55,7 @@ impl Kind {
     }
 
     /// The message of this kind.
-    pub(super) fn message(self, queue: String, payload: Vec<u8>) -> Result<Message> {
+    pub(super) fn message(self, to: Route, payload: Vec<u8>) -> Message {
         let mut properties =
             BasicProperties::default().with_delivery_mode(PERSISTENT).with_type(fits(self.name()));
         match self {
@@ -69,7 +68,7 @@ impl Kind {
             Self::Mark(id) => properties = properties.with_message_id(fits(id.to_string())),
             Self::Change | Self::Seed | Self::Unknown => {}
         }
-        Ok(Message { to: Route::new(String::new(), queue)?.into(), properties, payload })
+        Message { to: to.into(), properties, payload }
     }
 
     /// The kind of a message.
@@ -110,7 +109,8 @@ mod tests {
             Kind::Unknown,
         ];
         for kind in kinds {
-            let message = kind.message("q".to_owned(), vec![1]).unwrap();
+            let to = Route::new("jobq.control".to_owned(), "seat:mail".to_owned()).unwrap();
+            let message = kind.message(to, vec![1]);
             assert_eq!(Kind::of(&message.properties), kind);
         }
         assert_eq!(Kind::of(&BasicProperties::default()), Kind::Unknown);

@@ -145,6 +145,11 @@ impl Names {
         format!("{}:{queue}@seat", self.namespace)
     }
 
+    /// The routing key of that queue, on the exchange of control.
+    pub(crate) fn seat_key(queue: &str) -> String {
+        format!("seat:{queue}")
+    }
+
     /// The exchange of questions, orders and answers between clients and pools.
     pub(crate) fn control(&self) -> String {
         format!("{}.control", self.namespace)

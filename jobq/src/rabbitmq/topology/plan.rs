@@ -243,7 +243,9 @@ impl Topology {
     fn seat(&mut self, names: &Names, queue: &str) {
         let single = ("x-single-active-consumer", Argument::Truth(true));
         let away = ("x-consumer-disconnected-timeout", Argument::Number(AWAY));
-        self.declare_queue(names.seat(queue), [limit(), single, timeout(), away]);
+        let seat = names.seat(queue);
+        self.declare_queue(seat.clone(), [limit(), single, timeout(), away]);
+        self.bind(names.control(), seat, Names::seat_key(queue));
     }
 
     fn subscription(&mut self, names: &Names, queue: &str, pattern: &str) {

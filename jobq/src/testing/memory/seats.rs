@@ -6,8 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use super::state::State;
 use super::{Memory, Shared};
-use crate::engine::{NotPushed, Seat, SeatValue, Seats, check_change, check_waiting, not_held};
+use crate::engine::{
+    NotPushed, Seat, SeatValue, Seats, check_change, check_list, check_waiting, not_held,
+};
 use crate::error::Result;
 use crate::job::Envelope;
 
@@ -27,13 +30,8 @@ impl Seats for Memory {
         let mut changes = self.shared.changes.subscribe();
         loop {
             changes.borrow_and_update();
-            let taken = self.shared.change(|state| {
-                state.check_queue(queue)?;
-                let number = state.number();
-                let seat = state.seats.entry(queue.to_owned()).or_default();
-                let free = seat.holder.is_none().then_some(&mut seat.holder);
-                Ok(free.map(|holder| (*holder.insert(number), seat.value.clone())))
-            })?;
+            // Without waking those who wait, of whom this is one.
+            let taken = self.shared.state().take_seat(queue)?;
             if let Some((number, value)) = taken {
                 let (shared, queue) = (Arc::clone(&self.shared), queue.to_owned());
                 return Ok(Box::new(Held { shared, queue, number, value, taken: 0, changes }));
@@ -53,6 +51,18 @@ impl Seats for Memory {
             seat.changes.push_back((number, change));
             Ok(())
         })
+    }
+}
+
+impl State {
+    /// Takes the seat of a queue, if it is free.
+    fn take_seat(&mut self, queue: &str) -> Result<Option<(u64, SeatValue)>> {
+        self.check_open()?;
+        self.check_queue(queue)?;
+        let number = self.number();
+        let seat = self.seats.entry(queue.to_owned()).or_default();
+        let free = seat.holder.is_none().then_some(&mut seat.holder);
+        Ok(free.map(|holder| (*holder.insert(number), seat.value.clone())))
     }
 }
 
@@ -112,6 +122,7 @@ impl Seat for Held {
     }
 
     async fn write_list(&mut self, list: Vec<u8>) -> Result<()> {
+        check_list(&list)?;
         let taken = self.taken;
         self.change(|seat| {
             seat.value.list.clone_from(&list);
@@ -122,6 +133,7 @@ impl Seat for Held {
     }
 
     async fn advance(&mut self, jobs: Vec<Envelope>, position: Vec<u8>) -> Result<Vec<NotPushed>> {
+        check_change(&position)?;
         self.change(|_| ())?;
         let push = |job| self.shared.change(|state| state.push(job));
         let pushed = jobs.into_iter().map(push).enumerate();

@@ -121,6 +121,8 @@ macro_rules! conformance {
                 seat::each_queue_has_a_seat
                 seat::a_value_outlives_its_holder
                 seat::changes_come_until_they_are_in_the_list
+                seat::many_changes_are_in_the_list
+                seat::a_seat_ends_with_its_queue
                 seat::a_step_enqueues_jobs
                 seat::a_job_that_is_refused_ends_no_seat
                 seat::what_no_seat_takes_is_an_error

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::conformance::bench::{Bench, ids, job, soon};
-use crate::engine::{Engine, MAX_CHANGE, Seat, SeatValue, Seats};
+use crate::engine::{Engine, MAX_CHANGE, MAX_LIST, QueueSpec, Seat, SeatValue, Seats};
 use crate::error::ErrorKind;
 use crate::job::{Envelope, MAX_PAYLOAD};
 
@@ -132,6 +132,41 @@ pub async fn changes_come_until_they_are_in_the_list(bench: &Bench) {
     has_no_change(&mut *take(bench.engine(), "mail").await).await;
 }
 
+/// Many changes that are in the list do not come again to the next holder.
+pub async fn many_changes_are_in_the_list(bench: &Bench) {
+    let mut seat = declared(bench).await;
+    for number in 0..200 {
+        change(bench.engine(), &number.to_string()).await;
+    }
+    for number in 0..200 {
+        has_changes(&mut *seat, &[&number.to_string()]).await;
+    }
+    write_list(&mut *seat, "all").await;
+    soon("a seat to be left", seat.leave()).await;
+    let mut seat = take(bench.engine(), "mail").await;
+    assert_eq!(*seat.value(), value("all", ""));
+    has_no_change(&mut *seat).await;
+}
+
+/// A seat ends with its queue, and is a new one when the queue is declared again.
+pub async fn a_seat_ends_with_its_queue(bench: &Bench) {
+    let mut seat = declared(bench).await;
+    write_list(&mut *seat, "old").await;
+    change(bench.engine(), "old").await;
+    has_changes(&mut *seat, &["old"]).await;
+    bench.delete(&QueueSpec::new("mail"), true).await.expect("deletes");
+    assert!(soon("an end", seat.next_change()).await.is_err());
+    assert!(soon("an end", seat.write_list(b"late".to_vec())).await.is_err());
+    let gone = soon("an error", seats(bench.engine()).take("mail")).await;
+    assert!(gone.is_err_and(|error| error.is_not_found()));
+    let gone = soon("an error", seats(bench.engine()).change("mail", b"a".to_vec())).await;
+    assert!(gone.is_err_and(|error| error.is_not_found()));
+    drop(seat);
+    let mut seat = declared(bench).await;
+    assert_eq!(*seat.value(), SeatValue::default());
+    has_no_change(&mut *seat).await;
+}
+
 /// The jobs of a step come as they were given, in their order.
 pub async fn a_step_enqueues_jobs(bench: &Bench) {
     let mut seat = declared(bench).await;
@@ -175,7 +210,16 @@ pub async fn what_no_seat_takes_is_an_error(bench: &Bench) {
     assert!(unknown.is_err_and(|error| error.is_not_found()));
     let unknown = soon("a seat", seats.take("no.such.queue")).await;
     assert!(unknown.is_err_and(|error| error.is_not_found()));
-    has_no_change(&mut *take(bench.engine(), "mail").await).await;
+    let mut seat = take(bench.engine(), "mail").await;
+    has_no_change(&mut *seat).await;
+    let list = soon("a list", seat.write_list(vec![0; MAX_LIST + 1])).await;
+    assert!(list.is_err_and(|error| error.is_invalid()));
+    let position = soon("a position", seat.advance(vec![], vec![0; MAX_CHANGE + 1])).await;
+    assert!(position.is_err_and(|error| error.is_invalid()));
+    // Neither ends the seat, and the largest ones are taken.
+    soon("a list", seat.write_list(vec![b'x'; MAX_LIST])).await.expect("writes");
+    let refused = soon("a position", seat.advance(vec![], vec![b'x'; MAX_CHANGE])).await;
+    assert!(refused.expect("writes").is_empty());
 }
 
 /// A seat of an engine that is closed has ended, and another engine takes it.
@@ -184,7 +228,9 @@ pub async fn a_closed_engine_leaves_its_seats(bench: &Bench) {
     let other = bench.another().await;
     let mut first = take(&*other, "mail").await;
     write_list(&mut *first, "first").await;
-    let next = seats(bench.engine()).take("mail");
+    let mut next = seats(bench.engine()).take("mail");
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut next).await;
+    assert!(early.is_err(), "{early:?}");
     soon("an engine to close", other.close()).await;
     let next = soon("the seat of a closed engine", next).await.expect("takes");
     assert_eq!(*next.value(), value("first", ""));
