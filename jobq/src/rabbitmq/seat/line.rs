@@ -20,6 +20,7 @@ use crate::rabbitmq::values::{fits, short};
 
 /// All messages: those before the mark may be many. Without a prefetch, a quorum queue has one of 2,000.
 const PREFETCH: u16 = u16::MAX;
+
 /// A channel that is closed when it is dropped. `lapin` keeps one with a consumer.
 #[derive(Debug)]
 struct Owned(Channel);

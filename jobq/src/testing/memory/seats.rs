@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::state::State;
 use super::{Memory, Shared};
 use crate::engine::{
     NotPushed, Seat, SeatValue, Seats, check_change, check_list, check_waiting, not_held,
@@ -31,7 +30,15 @@ impl Seats for Memory {
         loop {
             changes.borrow_and_update();
             // Without waking those who wait, of whom this is one.
-            let taken = self.shared.state().take_seat(queue)?;
+            let taken = {
+                let mut state = self.shared.state();
+                state.check_open()?;
+                state.check_queue(queue)?;
+                let number = state.number();
+                let seat = state.seats.entry(queue.to_owned()).or_default();
+                let free = seat.holder.is_none().then_some(&mut seat.holder);
+                free.map(|holder| (*holder.insert(number), seat.value.clone()))
+            };
             if let Some((number, value)) = taken {
                 let (shared, queue) = (Arc::clone(&self.shared), queue.to_owned());
                 return Ok(Box::new(Held { shared, queue, number, value, taken: 0, changes }));
@@ -51,18 +58,6 @@ impl Seats for Memory {
             seat.changes.push_back((number, change));
             Ok(())
         })
-    }
-}
-
-impl State {
-    /// Takes the seat of a queue, if it is free.
-    fn take_seat(&mut self, queue: &str) -> Result<Option<(u64, SeatValue)>> {
-        self.check_open()?;
-        self.check_queue(queue)?;
-        let number = self.number();
-        let seat = self.seats.entry(queue.to_owned()).or_default();
-        let free = seat.holder.is_none().then_some(&mut seat.holder);
-        Ok(free.map(|holder| (*holder.insert(number), seat.value.clone())))
     }
 }
 
