@@ -155,7 +155,7 @@ async fn nothing_is_missing_when_holders_end() {
     counted.go_on("a queue that was deleted").await;
     ends += 1;
 
-    // What was delivered and not settled comes again.
+    // Deliveries that were not settled come again.
     let before: usize = counted.seen.values().sum();
     broker.kill();
     broker.restart().await;
@@ -187,8 +187,8 @@ async fn nothing_is_missing_when_holders_end() {
     }
 }
 
-/// What a holder that was cut off had sent may arrive late. It counts less than what a later holder
-/// wrote, and messages of strangers count nothing.
+/// Late messages of a holder that was cut off count less than those of a later one, and messages of
+/// strangers count nothing.
 #[tokio::test]
 async fn late_writes_count_less() {
     let (url, namespace) = (shared().await, namespace());
@@ -225,7 +225,7 @@ async fn late_writes_count_less() {
     let mut seat = take(&*engine).await;
     assert_eq!(*seat.value(), value("newer", ""));
 
-    // What a later holder wrote, who was the holder meanwhile.
+    // A part of a later holder, who was the holder meanwhile.
     raw.publish(&control, &key, late("list", Some(99)), b"newest").await;
     let lost = soon("an end", seat.write_list(b"out of date".to_vec())).await;
     assert!(lost.is_err_and(|error| error.is_stale()));

@@ -1,7 +1,7 @@
 //! Seats: each queue has at most one holder among all engines, and a value that outlives it.
 //!
-//! What must happen once for a whole fleet, such as a periodic job, is decided by the holder of the
-//! queue's seat. The value is what the next holder needs to go on: a *list*, which grows by changes that
+//! The holder of a queue's seat decides on actions that must happen once for a whole fleet, such as a
+//! periodic job. The value is what the next holder needs to go on: a *list*, which grows by changes that
 //! anybody may store, and a *position*, which the holder writes with each step.
 
 use std::fmt;

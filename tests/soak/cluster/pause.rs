@@ -395,9 +395,7 @@ impl<'c> Round<'c> {
 
 /// A client, as soon as its node answers: one that was cut off may take long.
 async fn client(url: &str, namespace: &str) -> Client {
-    until("a client", async || {
-        let client = Client::builder(url).namespace(namespace).timeout(PATIENCE);
-        client.connect().await.inspect_err(|error| println!("  {error}")).ok()
-    })
-    .await
+    let builder = || Client::builder(url).namespace(namespace).timeout(PATIENCE);
+    let connect = async || builder().connect().await.inspect_err(|e| println!("  {e}")).ok();
+    until("a client", connect).await
 }

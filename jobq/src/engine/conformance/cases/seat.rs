@@ -55,7 +55,7 @@ fn value(list: &str, position: &str) -> SeatValue {
     SeatValue { list: list.into(), position: position.into() }
 }
 
-/// Who wants a seat that is held waits until its holder leaves it, or drops it.
+/// A wait for a seat that is held ends when its holder leaves it, or drops it.
 pub async fn a_seat_has_one_holder(bench: &Bench) {
     let first = declared(bench).await;
     assert_eq!(*first.value(), SeatValue::default());
@@ -68,7 +68,7 @@ pub async fn a_seat_has_one_holder(bench: &Bench) {
     take(bench.engine(), "mail").await;
 }
 
-/// Who no longer waits for a seat does not get it.
+/// A wait for a seat that is dropped gets no seat.
 pub async fn a_wait_for_a_seat_can_be_dropped(bench: &Bench) {
     let first = declared(bench).await;
     let mut second = seats(bench.engine()).take("mail");
