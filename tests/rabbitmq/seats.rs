@@ -189,6 +189,7 @@ async fn nothing_is_missing_when_holders_end() {
     println!("{} numbers, {ends} holders: {again} came again", counted.highest());
     println!("{by_deletion} came again after the deletion, {redelivered} after the kill");
     assert!(again <= ends + redelivered, "{again} came again");
+    assert!(by_deletion <= usize::try_from(STEPS).expect("few"), "{by_deletion} by the deletion");
     for candidate in &candidates {
         candidate.engine.close().await;
     }

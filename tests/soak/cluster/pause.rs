@@ -393,9 +393,7 @@ impl<'c> Round<'c> {
     }
 }
 
-/// A client, as soon as its node answers: one that was cut off may take long.
 async fn client(url: &str, namespace: &str) -> Client {
-    let builder = || Client::builder(url).namespace(namespace).timeout(PATIENCE);
-    let connect = async || builder().connect().await.inspect_err(|e| println!("  {e}")).ok();
-    until("a client", connect).await
+    let client = Client::builder(url).namespace(namespace).timeout(PATIENCE);
+    client.connect().await.unwrap()
 }
