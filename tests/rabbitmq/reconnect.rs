@@ -4,14 +4,17 @@ use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobq::engine::conformance::{DEADLINE, eventually, soon};
+use jobq::engine::conformance::{DEADLINE, eventually, open, soon};
 use jobq::engine::{Consumer, Delivery, Engine, Envelope, QueueSpec, Settlement};
 use jobq::{Client, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
+use jobq_tests::late_consumers_proxy::late_consumers_proxy;
 use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
 use jobq_tests::vhost::Vhost;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::FieldTable;
 use tokio::net::{TcpListener, TcpStream};
 
 const WAIT: Duration = Duration::from_millis(200);
@@ -211,5 +214,36 @@ async fn subscriptions_come_back_and_ended_ones_do_not() {
     eventually("the subscription", true, async || publish("user.created").await.is_ok()).await;
     let error = publish("order.paid").await.expect_err("it was ended");
     assert!(error.is_not_found(), "{error:?}");
+    engine.close().await;
+}
+
+/// A consumer whose beginning is dropped before the broker has answered takes no jobs: the connection,
+/// which goes on, would hold them until its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_is_dropped_while_it_begins_takes_no_jobs() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let (slow, released) = late_consumers_proxy(&url).await;
+    let engine = open(&slow, &namespace).await.unwrap();
+    engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
+    let raw = Raw::connect(&url).await;
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let queue = format!("{namespace}:mail");
+    let consumers = async || {
+        let asked = raw.channel.queue_declare((&*queue).into(), passive, FieldTable::default());
+        asked.await.unwrap().consumer_count()
+    };
+    let consuming = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.consume_from("mail", 10).await.map(drop) }
+    });
+    eventually("the consumer", 1, &consumers).await;
+    consuming.abort();
+    assert!(consuming.await.unwrap_err().is_cancelled());
+    released.send_replace(true);
+    eventually("its end", 0, &consumers).await;
+    // The connection is the same.
+    push(&*engine, jobs(1)).await;
+    let mut consumer = engine.consume_from("mail", 10).await.unwrap();
+    take(&mut consumer).await.settle(Settlement::Complete).await.unwrap();
     engine.close().await;
 }

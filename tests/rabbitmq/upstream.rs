@@ -3,14 +3,15 @@
 
 use std::process::Command;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use jobq_tests::broker;
 use jobq_tests::late_confirms_proxy::late_confirms_proxy;
 use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
 use jobq_tests::test_store::until;
 use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicPublishOptions, QueueDeclareOptions,
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions,
+    QueueDeclareOptions,
 };
 use lapin::protocol::basic::parse_properties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -55,6 +56,36 @@ async fn a_question_that_the_broker_answers_by_no_is_logged_as_an_error() {
     assert!(ask_in_vain(&raw.channel).await.is_amqp_soft_error());
     let lines = log.lines(&[" ERROR ", "lapin::channel", "NOT_FOUND"]);
     assert!(!lines.is_empty(), "{}", log.text());
+}
+
+/// `rabbitmq/connection/channel` closes the channel therefore.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_whose_beginning_is_dropped_stays() {
+    let url = broker::shared().await;
+    let raw = Raw::connect(&url).await;
+    let queue = format!("dropped-{}", broker::namespace());
+    let declared = QueueDeclareOptions::default();
+    raw.channel.queue_declare((&*queue).into(), declared, FieldTable::default()).await.unwrap();
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let consuming = channel.basic_consume(
+        (&*queue).into(),
+        "dropped".into(),
+        BasicConsumeOptions::default(),
+        FieldTable::default(),
+    );
+    assert!(consuming.now_or_never().is_none());
+    drop(channel);
+    let passive = QueueDeclareOptions { passive: true, ..declared };
+    let consumers = async || {
+        let asked = raw.channel.queue_declare((&*queue).into(), passive, FieldTable::default());
+        asked.await.unwrap().consumer_count()
+    };
+    until("the consumer", async || (consumers().await == 1).then_some(())).await;
+    // The answer to a later request came after that to the consumer.
+    connection.create_channel().await.unwrap();
+    assert_eq!(consumers().await, 1);
+    connection.close(200, "done".into()).await.unwrap();
 }
 
 /// `rabbitmq/publish/enqueue` publishes each mandatory event on a channel of its own therefore.

@@ -16,6 +16,7 @@ pub mod increments;
 pub mod issuer;
 pub mod jobs;
 pub mod late_confirms_proxy;
+pub mod late_consumers_proxy;
 pub mod ledger;
 pub mod log_capture;
 pub mod measured;

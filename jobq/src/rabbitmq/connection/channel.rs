@@ -6,6 +6,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer, ErrorKind as Lapin};
 
 use super::epoch::ConnectionEpoch;
+use crate::background;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 
@@ -95,7 +96,23 @@ pub(crate) enum Take {
 /// The priority of a consumer that comes after all others.
 const LAST: i32 = -100;
 
-/// Begins to consume a queue.
+/// A channel whose consumer begins. `lapin` keeps a consumer whose beginning nobody waits for any more,
+/// and its messages would wait for the end of the connection.
+struct Beginning<'c> {
+    channel: &'c Channel,
+    has_ended: bool,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let channel = self.channel.clone();
+            background::spawn(async move { channel.close(200, "not wanted".into()).await });
+        }
+    }
+}
+
+/// Begins to consume a queue. Dropping the future closes the channel.
 pub(crate) async fn consume(
     channel: &Channel,
     queue: ShortString,
@@ -112,5 +129,8 @@ pub(crate) async fn consume(
     }
     let no_ack = take == Take::NoAck;
     let options = BasicConsumeOptions { no_ack, ..BasicConsumeOptions::default() };
-    channel.basic_consume(queue, tag, options, arguments).await
+    let mut beginning = Beginning { channel, has_ended: false };
+    let consumer = channel.basic_consume(queue, tag, options, arguments).await;
+    beginning.has_ended = true;
+    consumer
 }

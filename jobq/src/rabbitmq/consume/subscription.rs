@@ -185,7 +185,7 @@ impl Subscription {
                     live.session.count_as_cancelled(&counted);
                     live
                 }
-                // Dropped, its channel ends.
+                // Dropped, a consumer that begins ends with its channel.
                 State::Opening(_) | State::Cancelled => return left,
             };
             // A connection that ends meanwhile requeues everything.
