@@ -3,6 +3,7 @@
 
 mod entry;
 mod event;
+mod periodic;
 mod value;
 
 use proc_macro2::TokenStream;
@@ -13,7 +14,8 @@ use crate::mistakes::Mistakes;
 use crate::words;
 use entry::Entry;
 pub(crate) use event::EventOptions;
-pub(crate) use value::{Growth, Number, Patterns, Period, Wait};
+pub(crate) use periodic::PeriodicOptions;
+pub(crate) use value::{Growth, Number, Period, Texts, Wait};
 
 /// What `#[job(...)]` says, with the tokens that say it.
 #[derive(Default)]
@@ -26,7 +28,8 @@ pub(crate) struct Options {
     pub(crate) concurrency: Option<Number<u16>>,
     pub(crate) expires: Option<Period>,
     pub(crate) payload: Option<Ident>,
-    pub(crate) on: Option<Patterns>,
+    pub(crate) on: Option<Texts>,
+    pub(crate) periodic: PeriodicOptions,
     pub(crate) unchecked: bool,
     pub(crate) path: Option<Path>,
 }
@@ -39,7 +42,7 @@ pub(crate) enum Place {
 }
 
 /// Every key, each as one might write it. One that is written alone takes no value.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 16] = [
     "retries = 3",
     "delay = \"30s\"",
     "name = \"mail.welcome\"",
@@ -49,6 +52,11 @@ const KEYS: [&str; 11] = [
     "expires = \"1h\"",
     "payload = \"WelcomeMail\"",
     "on = \"user.*\"",
+    periodic::CRON,
+    periodic::EVERY,
+    periodic::ZONE,
+    periodic::MISSED,
+    periodic::JITTER,
     "unchecked",
     CRATE,
 ];
@@ -109,8 +117,9 @@ impl Options {
             }
             "expires" => self.expires = mistakes.take(value::period(entry)),
             "payload" => self.payload = mistakes.take(value::type_name(entry)),
-            "on" => self.on = value::patterns(entry, mistakes),
+            "on" => self.on = value::texts(entry, ("topic pattern", value::PATTERNS), mistakes),
             "unchecked" => self.unchecked = true,
+            _ if self.periodic.set(entry, mistakes) => {}
             _ => self.path = mistakes.take(value::path(entry)),
         }
     }
@@ -170,9 +179,13 @@ fn unknown(key: &Ident, keys: &[&str]) -> String {
 /// The advice for a key that other job queues have.
 fn of_others(word: &str) -> Option<&'static str> {
     Some(match word {
-        "cron" | "schedule" | "every" => {
-            "jobq has no recurring jobs; enqueue the job from a timer in your program, with \
-             `.at(..)` or `.delay(..)` to start it later"
+        "schedule" | "crontab" | "interval" | "repeat" => {
+            "write `cron = \"30 2 * * *\"`, or `every = \"10m\"` for a period"
+        }
+        "tz" | "timezone" | "time_zone" => "write `zone = \"Europe/Berlin\"`",
+        "misfire" => {
+            "write `missed`, what happens to times that nobody was there for: `missed = \
+                      \"skip\"`, `\"one\"` or `\"all\"`"
         }
         "priority" => {
             "jobq has no priorities; give urgent jobs a queue of their own, for example `queue = \

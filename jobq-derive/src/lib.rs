@@ -111,6 +111,12 @@ use signature::Function;
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
 /// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
 /// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |
+/// | `cron = "30 2 * * MON-FRI"` | a pool enqueues the job at these times (see below) | |
+/// | `cron = ["0 9 * * *", "30 17 * * *"]` | at all these | |
+/// | `every = "10m"` | at the multiples of this period since 1970 in UTC | |
+/// | `zone = "Europe/Berlin"` | the time zone of `cron` | `"UTC"` |
+/// | `missed = "skip"` | the treatment of times that nobody was there for: `"skip"`, `"one"` or `"all"` | `"one"` |
+/// | `jitter = "5m"` | each job is enqueued later than it is due, by less than this | none |
 /// | `unchecked` | an enqueue does not check that a worker can read the payload (see below) | checked |
 /// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
 ///
@@ -123,6 +129,23 @@ use signature::Function;
 /// without attributes of serde: such payloads are always readable. A payload of [`macro@Job`] is
 /// checked in every build. `unchecked` turns the check off, where a payload is large and known to be
 /// readable.
+///
+/// # Periodic jobs
+///
+/// A job with `cron` or `every` is enqueued by its pools: of all that run, one enqueues it at each of
+/// the times. This takes jobq's feature `schedules`. The payload is `{}`, so each argument that is
+/// payload needs a default: `#[serde(default)]`, or an `Option`. `docs/scheduling.md` has the grammar
+/// of cron expressions, and what is promised.
+///
+/// ```
+/// use jobq::{BoxError, JobContext, job};
+///
+/// #[job(cron = "30 2 * * MON-FRI", zone = "Europe/Berlin")]
+/// async fn report(ctx: JobContext) -> Result<(), BoxError> {
+///     println!("the report of {:?}", ctx.due());
+///     Ok(())
+/// }
+/// ```
 ///
 /// # Subscribers
 ///

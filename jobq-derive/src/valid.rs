@@ -1,6 +1,7 @@
 //! The rules that need more than one token to judge: a function each.
 
 mod event;
+mod periodic;
 mod policy;
 mod subscriber;
 
@@ -34,6 +35,7 @@ pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
         always_there(argument, mistakes);
     }
     subscriber::check(job, mistakes);
+    periodic::arguments(job, mistakes);
     no_generics(&job.function.signature.generics, borrows, mistakes);
 }
 

@@ -40,6 +40,10 @@ pub struct Clock {
     stopped: Option<Arc<watch::Sender<SystemTime>>>,
 }
 
+/// How long a sleep until a time of the system's clock is at most: that clock may be set.
+#[cfg(any(feature = "schedules", feature = "testing"))]
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
 impl Clock {
     /// The system's clock.
     ///
@@ -91,8 +95,8 @@ impl Clock {
         self.stopped.as_ref().expect("the system's clock cannot be moved; use `Clock::stopped_at`")
     }
 
-    /// Returns once it shows this time.
-    #[cfg(feature = "testing")]
+    /// Returns once it shows this time, which somebody may set it to.
+    #[cfg(any(feature = "schedules", feature = "testing"))]
     pub(crate) async fn reached(&self, time: SystemTime) {
         match &self.stopped {
             Some(stopped) => {
@@ -103,7 +107,7 @@ impl Clock {
                 while let Ok(rest) = time.duration_since(SystemTime::now())
                     && !rest.is_zero()
                 {
-                    tokio::time::sleep(rest).await;
+                    tokio::time::sleep(rest.min(LONGEST_SLEEP)).await;
                 }
             }
         }

@@ -98,7 +98,7 @@
 //! | `bundled-sqlite` | yes | SQLite itself; without it, `sqlite` links the system's `libsqlite3` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
-//! | `schedules` | no | [`schedule`]: the times of cron expressions, in time zones |
+//! | `schedules` | no | periodic jobs: [`schedule`], [`Client::schedule`] and the keys `cron` and `every` of [`job`](macro@job) |
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
 pub mod admin;
@@ -141,6 +141,8 @@ pub use client::{
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
     IntoTopic, Outgoing, Publish, PublishFuture, doctor,
 };
+#[cfg(feature = "schedules")]
+pub use client::{ScheduleJob, ScheduleJobFuture};
 pub use clock::Clock;
 pub use credentials::{Credentials, Secret};
 pub use engine::Migrated;
@@ -150,6 +152,8 @@ pub use job::{
     BoxError, Control, Delay, Event, Exponential, FailedJob, FailedReason, Headers, Job, JobId,
     JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
 };
+#[cfg(feature = "schedules")]
+pub use job::{Missed, Periodic};
 pub use jobq_derive::{Event, Job, job};
 pub use period::IntoPeriod;
 pub use traces::{Propagation, Trace};
@@ -194,6 +198,11 @@ struct FailedJobsPage;
 #[doc = include_str!("../../docs/rabbitmq.md")]
 struct RabbitMqPage;
 
+/// Compiles the programs in the page on periodic jobs.
+#[cfg(all(doctest, feature = "schedules", feature = "sqlite"))]
+#[doc = include_str!("../../docs/scheduling.md")]
+struct SchedulingPage;
+
 /// Compiles the programs in the page on events.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/events.md")]
@@ -219,6 +228,30 @@ struct Logs;
 #[doc = include_str!("../../docs/testing.md")]
 struct TestingPage;
 
+/// The options of a periodic job. Used by the code of the macros.
+#[cfg(feature = "schedules")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __periodic {
+    ($options:expr, $times:expr) => {
+        $options.periodic($times)
+    };
+}
+
+/// The error of a periodic job without its feature. Used by the code of the macros.
+#[cfg(not(feature = "schedules"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __periodic {
+    ($options:expr, $times:expr) => {{
+        compile_error!(
+            "periodic jobs need the feature `schedules` of jobq: add it in Cargo.toml, `features = \
+             [\"schedules\"]`"
+        );
+        $options
+    }};
+}
+
 /// Items used by the code of the macros. Not public API: it may change in any version.
 #[doc(hidden)]
 pub mod __private {
@@ -227,6 +260,8 @@ pub mod __private {
     pub use serde;
 
     pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
+    #[cfg(feature = "schedules")]
+    pub use crate::job::{Missed, Periodic};
     pub use crate::worker::{
         Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsAsClient,
     };

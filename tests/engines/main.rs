@@ -26,6 +26,7 @@ mod panics;
 mod plain;
 mod poison;
 mod runtimes;
+mod schedules;
 mod signals;
 mod suspended;
 mod traces;

@@ -163,6 +163,21 @@ fn check_delays(lines: &[String]) {
     assert_eq!(lines.len(), 12);
 }
 
+fn check_cron(lines: &[String]) {
+    let timely = |shop, schedule| format!("report of shop {shop}, by {schedule}, in time: true");
+    let order = [
+        timely(7, "report-7"),
+        "clean_up: every 1s".to_owned(),
+        "report-7: every 2s".to_owned(),
+        "report-8: 0 6 * * MON".to_owned(),
+        timely(8, "report-8"),
+    ];
+    let first = |line: &String| lines.iter().position(|found| found == line);
+    let places: Option<Vec<_>> = order.iter().map(first).collect();
+    assert!(places.is_some_and(|places| places.is_sorted()), "{}", lines.join("\n"));
+    assert!(lines.iter().filter(|line| *line == "cleaned up").count() >= 2);
+}
+
 fn check_failed_jobs(lines: &[String]) {
     place(lines, r#"listed {"parcel":0}: there is no parcel 0 (aborted), attempts: 1"#);
     let order = [
@@ -226,6 +241,16 @@ fn layers_on_a_file() {
 #[tokio::test]
 async fn layers_on_rabbitmq() {
     check_layers(&run("layers", Some(&broker::shared().await)));
+}
+
+#[test]
+fn cron_on_a_file() {
+    check_cron(&run("cron", None));
+}
+
+#[tokio::test]
+async fn cron_on_rabbitmq() {
+    check_cron(&run("cron", Some(&broker::shared().await)));
 }
 
 #[test]

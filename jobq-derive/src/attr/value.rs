@@ -28,7 +28,7 @@ pub(crate) enum Wait {
 }
 
 /// What `on` says.
-pub(crate) struct Patterns {
+pub(crate) struct Texts {
     pub(crate) all: Vec<LitStr>,
     pub(crate) tokens: TokenStream,
 }
@@ -46,7 +46,8 @@ const GROWTH_KEYS: [&str; 3] = ["max = \"1h\"", "factor = 2", "jitter = 0.1"];
 const WAITS: &str = "write `delay = \"30s\"`, `delay = [\"10s\", \"1m\"]` or \
                      `delay = exponential(\"10s\", max = \"1h\")`";
 
-const PATTERNS: &str = "write `on = \"user.*\"` or `on = [\"user.created\", \"user.renamed\"]`";
+pub(super) const PATTERNS: &str =
+    "write `on = \"user.*\"` or `on = [\"user.created\", \"user.renamed\"]`";
 
 pub(super) fn text(entry: &Entry) -> Result<LitStr> {
     match literal(&entry.value) {
@@ -188,22 +189,27 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
 }
 
 /// Reads an `on`; it may hold several mistakes.
-pub(super) fn patterns(entry: &Entry, mistakes: &mut Mistakes) -> Option<Patterns> {
+pub(super) fn texts(
+    entry: &Entry,
+    (what, advice): (&str, &str),
+    mistakes: &mut Mistakes,
+) -> Option<Texts> {
     let tokens: Vec<TokenTree> = entry.value.clone().into_iter().collect();
+    let example = entry.example.split_once(" = ").map_or("", |(_, example)| example);
     let (parts, advice) = match entry::group(&tokens, Delimiter::Bracket) {
-        Some(list) => (entry::split(list, mistakes), "write a string such as \"user.*\""),
-        None => (vec![tokens], PATTERNS),
+        Some(list) => (entry::split(list, mistakes), format!("write a string such as {example}")),
+        None => (vec![tokens], advice.to_owned()),
     };
     let count = parts.len();
     let mut all = Vec::new();
     for part in parts {
         let part: TokenStream = part.into_iter().collect();
         match literal(&part) {
-            Some(Lit::Str(pattern)) if pattern.suffix().is_empty() => all.push(pattern),
-            _ => mistakes.at(part, format!("not a valid topic pattern: {advice}")),
+            Some(Lit::Str(text)) if text.suffix().is_empty() => all.push(text),
+            _ => mistakes.at(part, format!("not a valid {what}: {advice}")),
         }
     }
-    (all.len() == count).then(|| Patterns { all, tokens: entry.value.clone() })
+    (all.len() == count).then(|| Texts { all, tokens: entry.value.clone() })
 }
 
 pub(super) fn type_name(entry: &Entry) -> Result<Ident> {

@@ -1,12 +1,13 @@
 //! The options of a job to code.
 
 use jobq_names::period;
-use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::private;
-use crate::attr::{Period, Wait};
+use crate::attr::{Period, PeriodicOptions, Texts, Wait};
 use crate::model::Policy;
+use crate::words;
 
 pub(super) fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStream {
     let private = &private(jobq);
@@ -26,10 +27,39 @@ pub(super) fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStre
         call("unchecked", options.unchecked.then(TokenStream::new)),
         call("plain", (*plain && !options.unchecked).then(TokenStream::new)),
     ];
-    quote!(#private::JobOptions::new() #(#calls)*)
+    let all = quote!(#private::JobOptions::new() #(#calls)*);
+    match periodic(&options.periodic, private) {
+        // At the times, where the compiler tells of a missing feature.
+        Some((times, span)) => quote_spanned!(span=> #jobq::__periodic!(#all, #times)),
+        None => all,
+    }
 }
 
 /// The call of a setter, if there is a value.
+/// The times of a periodic job, and their place.
+fn periodic(options: &PeriodicOptions, private: &TokenStream) -> Option<(TokenStream, Span)> {
+    let (times, span) = match (&options.cron, &options.every) {
+        (Some(Texts { all, .. }), _) => {
+            (quote!(#private::Periodic::cron(&[#(#all),*])), all.first()?.span())
+        }
+        (None, Some(every)) => {
+            let period = duration(every, private);
+            (quote!(#private::Periodic::every(#period)), every.literal.span())
+        }
+        (None, None) => return None,
+    };
+    let missed = options.missed.as_ref().map(|missed| {
+        let variant = format_ident!("{}", words::camel(&missed.value()));
+        quote!(#private::Missed::#variant)
+    });
+    let calls = [
+        call("zone", options.zone.as_ref()),
+        call("missed", missed),
+        call("jitter", options.jitter.as_ref().map(|jitter| duration(jitter, private))),
+    ];
+    Some((quote!(#times #(#calls)*), span))
+}
+
 fn call(setter: &str, value: Option<impl ToTokens>) -> Option<TokenStream> {
     let (setter, value) = (format_ident!("{setter}"), value?);
     Some(quote!(.#setter(#value)))

@@ -3,7 +3,8 @@ use quote::ToTokens;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::attr::{Growth, Number, Options, Patterns, Period, Wait};
+use super::periodic;
+use crate::attr::{Growth, Number, Options, Period, Texts, Wait};
 use crate::mistakes::Mistakes;
 use crate::model::Policy;
 
@@ -27,6 +28,7 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
         }
         Some(Wait::Constant(_)) | None => {}
     }
+    periodic::check(options, mistakes);
     if let Some(patterns) = &options.on {
         some_pattern(patterns, mistakes);
         each_pattern_is_valid(patterns, mistakes);
@@ -130,7 +132,7 @@ fn longest_is_not_below_first(growth: &Growth, mistakes: &mut Mistakes) {
 }
 
 // #[job(on = [])]
-fn some_pattern(patterns: &Patterns, mistakes: &mut Mistakes) {
+fn some_pattern(patterns: &Texts, mistakes: &mut Mistakes) {
     if patterns.all.is_empty() {
         mistakes.at(
             &patterns.tokens,
@@ -140,7 +142,7 @@ fn some_pattern(patterns: &Patterns, mistakes: &mut Mistakes) {
 }
 
 // #[job(on = ["user*", "user.*", "user.*"])]
-fn each_pattern_is_valid(patterns: &Patterns, mistakes: &mut Mistakes) {
+fn each_pattern_is_valid(patterns: &Texts, mistakes: &mut Mistakes) {
     let mut seen = HashSet::new();
     for pattern in &patterns.all {
         let text = pattern.value();

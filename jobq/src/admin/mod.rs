@@ -16,6 +16,8 @@ mod passes;
 mod pause;
 mod pools;
 mod progress;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod state;
 pub mod text;
 #[cfg(feature = "rabbitmq")]
@@ -36,12 +38,17 @@ pub use page::{Cursor, Page};
 pub use pause::{Paused, Resumed};
 pub use pools::{Cancelled, Order, Pools};
 pub use progress::{Done, End, Phase, Progress, Stop};
+#[cfg(feature = "schedules")]
+pub use schedules::Schedules;
 pub use state::State;
 
 pub use crate::engine::{
     Activity, Cancel, Counts, Durations, Extent, Figure, LastMinute, Part, Passage, Pause,
     Percentiles, Place, PoolId, PoolQueue, PoolReport, RunningJob,
 };
+
+#[cfg(feature = "schedules")]
+pub use crate::schedule::ScheduleReport;
 
 use crate::background;
 use crate::engine::{Administer, Engine, QueueNames, administration};

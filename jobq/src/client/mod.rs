@@ -13,7 +13,11 @@ mod environment;
 mod observer;
 pub(crate) mod open;
 mod outgoing;
+#[cfg(feature = "schedules")]
+mod periodic;
 mod publish;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod subscriber;
 
 use std::fmt;
@@ -29,6 +33,8 @@ pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
 pub use enqueue_named::{EnqueueNamed, EnqueueNamedFuture};
 pub use outgoing::Outgoing;
 pub use publish::{IntoTopic, Publish, PublishFuture};
+#[cfg(feature = "schedules")]
+pub use schedule::{ScheduleJob, ScheduleJobFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 
 use self::declare::{Declared, JobKind};
@@ -352,7 +358,7 @@ impl Client {
         self.shared.observer.traces()
     }
 
-    fn program(&self) -> &Arc<str> {
+    pub(crate) fn program(&self) -> &Arc<str> {
         &self.shared.program
     }
 

@@ -84,6 +84,8 @@ pub enum Question {
         /// The job.
         id: JobId,
     },
+    /// The schedules that the pool holds. It also looks for queues with their first schedule.
+    Schedules,
 }
 
 /// A failed job that an operation retried with a single attempt.
@@ -120,6 +122,11 @@ pub enum Reply {
     Accepted,
     /// To [`Question::Cancel`].
     Cancelled(Cancel),
+    /// To [`Question::Schedules`]: those of each queue whose seat the pool holds, as JSON.
+    Schedules {
+        /// The queues.
+        queues: BTreeMap<String, serde_json::Value>,
+    },
     /// The pool does not take orders, for this reason.
     Refused {
         /// The reason.
@@ -269,6 +276,7 @@ mod tests {
             Question::Quiet,
             Question::Stop,
             Question::Cancel { id: JobId::new() },
+            Question::Schedules,
         ] {
             let json = serde_json::to_string(&question).unwrap();
             assert_eq!(serde_json::from_str::<Question>(&json).unwrap(), question, "{json}");

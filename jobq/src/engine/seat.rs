@@ -33,6 +33,14 @@ pub trait Seats: fmt::Debug + Send + Sync {
     /// or refuses. A lost connection is no error: the wait goes on with the next one.
     async fn take(&self, queue: &str) -> Result<Box<dyn Seat>>;
 
+    /// Whether the queue has a seat: somebody has [taken](Self::take) it or stored a
+    /// [change](Self::change).
+    ///
+    /// # Errors
+    ///
+    /// An engine that is closed, cannot be reached or refuses.
+    async fn exists(&self, queue: &str) -> Result<bool>;
+
     /// Stores a change of the list of a declared queue, for its holder or for the next one. It is
     /// durable when this returns `Ok`.
     ///

@@ -102,6 +102,12 @@ impl Envelope {
         self.headers.get(headers::ONCE)
     }
 
+    /// The name of the schedule that enqueued the job.
+    #[cfg_attr(not(any(feature = "schedules", feature = "testing")), allow(dead_code))]
+    pub(crate) fn schedule(&self) -> Option<&str> {
+        self.headers.get(headers::SCHEDULE)
+    }
+
     /// The feature that this version of jobq lacks to run the job, for people.
     pub(crate) fn lacking(&self) -> Option<String> {
         if let Some(word) = self.headers.lacking() {

@@ -19,6 +19,11 @@ pub(crate) const OPERATIONS: &str = "jobq-operations";
 pub(crate) const NONCE: &str = "jobq-nonce";
 /// When the first attempt is due, in milliseconds since 1970.
 pub(crate) const DUE: &str = "jobq-due";
+/// The name of the schedule that enqueued the job.
+pub(crate) const SCHEDULE: &str = "jobq-schedule";
+/// How many missed times of its schedule the job stands for, beside its own.
+#[cfg_attr(not(any(feature = "rabbitmq", feature = "schedules")), allow(dead_code))]
+pub(crate) const MISSED: &str = "jobq-missed";
 
 /// The word in [`NEEDS`] of a job with a single attempt.
 pub(crate) const NEEDS_ONCE: &str = "once";

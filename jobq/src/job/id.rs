@@ -60,6 +60,12 @@ impl JobId {
         Self(Uuid::new_v5(&KEYS, bytes))
     }
 
+    /// Bits that differ at random from id to id.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn low_bits(self) -> u64 {
+        self.0.as_u64_pair().1
+    }
+
     /// When the id was made, to the millisecond, if it is a UUID v7.
     #[cfg(feature = "rabbitmq")]
     pub(crate) fn made_at(self) -> Option<SystemTime> {

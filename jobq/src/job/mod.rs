@@ -13,6 +13,8 @@ mod id;
 pub(crate) mod millis;
 mod options;
 mod outcome;
+#[cfg(feature = "schedules")]
+mod periodic;
 mod program;
 pub(crate) mod rfc3339;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
@@ -36,6 +38,10 @@ pub use id::JobId;
 pub(crate) use millis::{from_millis, to_millis};
 pub use options::{Delay, Exponential, JobOptions};
 pub use outcome::{JobResult, Outcome};
+#[cfg(feature = "schedules")]
+pub(crate) use periodic::PeriodicTimes;
+#[cfg(feature = "schedules")]
+pub use periodic::{Missed, Periodic};
 pub(crate) use program::{check_program, program};
 
 /// A type whose values can be enqueued: the payload of a job.

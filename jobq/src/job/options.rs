@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+#[cfg(feature = "schedules")]
+use super::periodic::Periodic;
+
 /// A job's policy, set by the keys of `#[job(...)]`.
 ///
 /// The macros generate it. Build it by hand only if you implement [`Job`](crate::Job) by hand.
@@ -23,6 +26,8 @@ pub struct JobOptions {
     pub(crate) concurrency: Option<u16>,
     pub(crate) expires: Option<Duration>,
     pub(crate) on: &'static [&'static str],
+    #[cfg(feature = "schedules")]
+    pub(crate) periodic: Option<Periodic>,
     read_back: ReadBack,
 }
 
@@ -54,6 +59,8 @@ impl JobOptions {
             concurrency: None,
             expires: None,
             on: &[],
+            #[cfg(feature = "schedules")]
+            periodic: None,
             read_back: ReadBack::All,
         }
     }
@@ -112,6 +119,14 @@ impl JobOptions {
     #[must_use]
     pub const fn on(mut self, patterns: &'static [&'static str]) -> Self {
         self.on = patterns;
+        self
+    }
+
+    /// The times at which a pool enqueues the job, with the payload `{}`. Defaults to none.
+    #[cfg(feature = "schedules")]
+    #[must_use]
+    pub const fn periodic(mut self, periodic: Periodic) -> Self {
+        self.periodic = Some(periodic);
         self
     }
 

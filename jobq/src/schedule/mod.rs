@@ -33,7 +33,12 @@
 //! A period is due at each of its multiples since 1970-01-01 00:00:00 UTC, whatever the clocks
 //! show.
 
+pub(crate) mod book;
+pub(crate) mod change;
+pub(crate) mod deadlines;
 mod next;
+mod report;
+pub(crate) mod spec;
 mod zone;
 
 use std::fmt;
@@ -43,6 +48,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use jobq_names::cron::{self, Cron};
 
+pub use self::report::ScheduleReport;
+pub(crate) use self::report::SeatReport;
 use crate::error::{Error, Result};
 use crate::period::{self, IntoPeriod};
 
@@ -62,6 +69,9 @@ pub struct Schedule {
     rule: Rule,
     zone: TimeZone,
 }
+
+/// The text before a period.
+const EVERY: &str = "every ";
 
 #[derive(Clone)]
 enum Rule {
@@ -171,6 +181,18 @@ impl Schedule {
         Ok(self)
     }
 
+    /// The text of the times without their zone, which [`of_text`](Self::of_text) reads.
+    pub(crate) fn text(&self) -> String {
+        match &self.rule {
+            Rule::Cron { text, .. } => text.clone(),
+            Rule::Every(period) => format!("{EVERY}{}", period::format(*period)),
+        }
+    }
+
+    pub(crate) fn of_text(text: &str) -> Result<Self> {
+        text.strip_prefix(EVERY).map_or_else(|| Self::cron(text), Self::every)
+    }
+
     /// Returns the times after this one, in order. They end in the year 9999.
     ///
     /// ```
@@ -210,9 +232,17 @@ impl Schedule {
     /// ```
     #[must_use]
     pub fn local(&self, time: SystemTime) -> String {
+        self.format(time, "%Y-%m-%dT%H:%M:%S%:z")
+    }
+
+    pub(crate) fn words(&self, time: SystemTime) -> String {
+        self.format(time, "%A, %-d %B %Y, %H:%M:%S (%:z)")
+    }
+
+    fn format(&self, time: SystemTime, format: &str) -> String {
         let nearest = if time < SystemTime::UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
         let time = Timestamp::try_from(time).unwrap_or(nearest);
-        time.to_zoned_datetime(self.zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+        time.to_zoned_datetime(self.zone.clone()).strftime(format).to_string()
     }
 
     /// The name of the time zone.
@@ -229,11 +259,50 @@ impl Schedule {
     }
 }
 
+/// A [`Schedule`], or the text of a [cron expression](Schedule::cron) in UTC.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a schedule",
+    label = "expected a `Schedule`, or a cron expression such as `\"0 6 * * *\"`",
+    note = "`Schedule::every(\"10m\")?` is the schedule of a period"
+)]
+pub trait IntoSchedule {
+    /// The schedule.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no cron expression.
+    fn into_schedule(self) -> Result<Schedule>;
+}
+
+impl IntoSchedule for Schedule {
+    fn into_schedule(self) -> Result<Schedule> {
+        Ok(self)
+    }
+}
+
+impl IntoSchedule for &str {
+    fn into_schedule(self) -> Result<Schedule> {
+        Schedule::cron(self)
+    }
+}
+
+impl IntoSchedule for String {
+    fn into_schedule(self) -> Result<Schedule> {
+        Schedule::cron(&self)
+    }
+}
+
+impl IntoSchedule for &String {
+    fn into_schedule(self) -> Result<Schedule> {
+        Schedule::cron(self)
+    }
+}
+
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.rule {
             Rule::Cron { text, .. } => write!(f, "{text} ({})", self.zone_name()),
-            Rule::Every(period) => write!(f, "every {}", period::format(*period)),
+            Rule::Every(_) => f.write_str(&self.text()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Seats of queues: rows with an owner. A seat whose owner is not in the file any more is free.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,9 @@ use crate::job::Envelope;
 
 /// How often the file is looked at for what other processes have changed.
 const POLL: Duration = Duration::from_millis(500);
+
+/// The most changes that are read at once.
+const AT_ONCE: i64 = 100;
 
 /// The seats of an engine.
 #[derive(Debug)]
@@ -41,14 +45,24 @@ impl Seats for SqliteSeats {
         let mut news = self.news.subscribe();
         loop {
             news.borrow_and_update();
-            let (name, number) = (queue.to_owned(), claim.number);
-            let taken = self.inbox.run(move |store| take(store, &name, number)).await??;
-            if let Some((row, value)) = taken {
-                return Ok(Box::new(Held { claim, row, value, last: 0, news }));
+            // Without the lock of the file, which only one that may take the seat needs.
+            let name = queue.to_owned();
+            if !self.inbox.read(move |store| is_held(store, &name)).await? {
+                let (name, number) = (queue.to_owned(), claim.number);
+                let taken = self.inbox.run(move |store| take(store, &name, number)).await??;
+                if let Some((row, value)) = taken {
+                    let arrived = VecDeque::new();
+                    return Ok(Box::new(Held { claim, row, value, arrived, last: 0, news }));
+                }
             }
             // Whether something has changed or not.
             let _ = timeout(POLL, news.changed()).await;
         }
+    }
+
+    async fn exists(&self, queue: &str) -> Result<bool> {
+        let queue = queue.to_owned();
+        self.inbox.read(move |store| exists(store, &queue)).await
     }
 
     async fn change(&self, queue: &str, change: Vec<u8>) -> Result<()> {
@@ -139,6 +153,26 @@ fn has_seats(store: &Store<'_>) -> rusqlite::Result<bool> {
     store.connection.prepare_cached(sql)?.exists([])
 }
 
+/// Whether somebody who is in the file holds the seat of a queue.
+fn is_held(store: &Store<'_>, name: &str) -> rusqlite::Result<bool> {
+    if !has_seats(store)? {
+        return Ok(false);
+    }
+    let sql = "SELECT 1 FROM seats JOIN queues ON queues.id = queue
+        WHERE namespace = ?1 AND name = ?2 AND owner IN (SELECT id FROM owners)";
+    store.connection.prepare_cached(sql)?.exists((store.namespace, name))
+}
+
+/// Whether a queue has a seat, or changes for one.
+fn exists(store: &Store<'_>, name: &str) -> rusqlite::Result<bool> {
+    if !has_seats(store)? {
+        return Ok(false);
+    }
+    let sql = "SELECT 1 FROM queues WHERE namespace = ?1 AND name = ?2 AND NOT deleted
+        AND (id IN (SELECT queue FROM seats) OR id IN (SELECT queue FROM seat_changes))";
+    store.connection.prepare_cached(sql)?.exists((store.namespace, name))
+}
+
 /// The row of a queue that has a seat, or the error of one that has none.
 fn queue_of(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Result<i64>> {
     let Some(queue) = store.queue(name)? else { return Ok(Err(unknown(name))) };
@@ -213,6 +247,8 @@ struct Held {
     claim: Claim,
     row: Row,
     value: SeatValue,
+    /// Changes that were not returned yet, with their numbers.
+    arrived: VecDeque<(i64, Vec<u8>)>,
     /// The number of the last change that was returned.
     last: i64,
     news: watch::Receiver<u64>,
@@ -233,6 +269,10 @@ impl Seat for Held {
 
     async fn next_change(&mut self) -> Result<Vec<u8>> {
         loop {
+            if let Some((number, change)) = self.arrived.pop_front() {
+                self.last = number;
+                return Ok(change);
+            }
             self.news.borrow_and_update();
             let (row, last) = (self.row, self.last);
             let looking = self.claim.inbox.read(move |store| {
@@ -240,20 +280,16 @@ impl Seat for Held {
                     return Ok(Err(()));
                 }
                 let sql = "SELECT id, change FROM seat_changes WHERE queue = ?1 AND id > ?2
-                    ORDER BY id LIMIT 1";
+                    ORDER BY id LIMIT ?3";
                 let mut statement = store.connection.prepare_cached(sql)?;
-                let next = statement.query_row((row.queue, last), |row| {
+                let next = statement.query_map((row.queue, last, AT_ONCE), |row| {
                     Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
                 });
-                Ok(Ok(next.optional()?))
+                Ok(Ok(next?.collect::<rusqlite::Result<_>>()?))
             });
-            match looking.await? {
-                Err(()) => return Err(self.lost()),
-                Ok(Some((number, change))) => {
-                    self.last = number;
-                    return Ok(change);
-                }
-                Ok(None) => drop(timeout(POLL, self.news.changed()).await),
+            self.arrived = looking.await?.map_err(|()| self.lost())?;
+            if self.arrived.is_empty() {
+                let _ = timeout(POLL, self.news.changed()).await;
             }
         }
     }

@@ -9,7 +9,11 @@ use super::jobs::Jobs;
 use super::memory::Memory;
 use crate::client::{Client, Hooks, Outgoing};
 use crate::clock::Clock;
+#[cfg(feature = "schedules")]
+use crate::job::Job;
 use crate::job::{BoxError, Outcome};
+#[cfg(feature = "schedules")]
+use crate::schedule::IntoSchedule;
 use crate::worker::{Attempt, InlineBuilder, JobFunction, Next, Run};
 
 impl Jobs {
@@ -94,6 +98,29 @@ impl JobsBuilder {
         hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
     ) -> Self {
         self.hooks.add(hook);
+        self
+    }
+
+    /// Enqueues a job at these times, as [`WorkerPool::cron`](crate::WorkerPool::cron) does.
+    ///
+    /// ```
+    /// use jobq::testing::Jobs;
+    /// use jobq::{BoxError, job};
+    ///
+    /// #[job]
+    /// async fn report() -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let jobs = Jobs::new().register::<Report>().cron::<Report>("0 6 * * *").start().await;
+    /// assert_eq!(jobs.advance("30d").await.attempts().len(), 30);
+    /// # }
+    /// ```
+    #[cfg(feature = "schedules")]
+    pub fn cron<J: Job>(mut self, times: impl IntoSchedule) -> Self {
+        self.worker.cron::<J>(times.into_schedule());
         self
     }
 

@@ -127,7 +127,9 @@ impl Jobs {
         let mut ran = Ran::default();
         loop {
             self.run_due(&mut ran).await;
-            let next = self.memory.next_due(|job| self.worker.can_run(job));
+            // A job may have made a schedule.
+            let next = self.tick().await.into_iter();
+            let next = next.chain(self.memory.next_due(|job| self.worker.can_run(job))).min();
             match next.filter(|due| *due <= end) {
                 Some(due) => self.move_to(due).await,
                 None => break,
@@ -145,9 +147,27 @@ impl Jobs {
         }
     }
 
+    /// Enqueues the jobs of schedules that are due, and returns when the next one is.
+    #[cfg(feature = "schedules")]
+    async fn tick(&self) -> Option<SystemTime> {
+        self.worker
+            .tick()
+            .await
+            .unwrap_or_else(|error| panic!("the schedules of the test: {error}"))
+    }
+
+    #[cfg(not(feature = "schedules"))]
+    #[allow(clippy::unused_async)] // as with schedules
+    async fn tick(&self) -> Option<SystemTime> {
+        None
+    }
+
     async fn run_due(&self, ran: &mut Ran) {
+        self.tick().await;
         while let Some(delivery) = self.memory.claim(|job| self.worker.can_run(job)) {
-            assert!(ran.attempts.len() < MOST_ATTEMPTS, "{}", endless(ran));
+            // Schedules end no loop, however far the clock is moved.
+            ran.unscheduled += usize::from(delivery.envelope().schedule().is_none());
+            assert!(ran.unscheduled <= MOST_ATTEMPTS, "{}", endless(ran));
             let (attempted, delivery, settlement) = self.attempt(delivery).await;
             settle(delivery, settlement).await;
             ran.attempts.push(attempted);
@@ -186,7 +206,7 @@ impl Jobs {
         let first = self.crash_before_ack(id).await;
         let (second, delivery, settlement) = self.attempt(self.claim(id)).await;
         settle(delivery, settlement).await;
-        Ran { attempts: vec![first, second] }
+        Ran { attempts: vec![first, second], ..Ran::default() }
     }
 
     /// Runs an enqueued job whose worker dies after the function has ended and before the

@@ -138,6 +138,8 @@ impl fmt::Display for Attempted {
 #[must_use = "look at what ran, for example by `.all_completed()`"]
 pub struct Ran {
     pub(super) attempts: Vec<Attempted>,
+    /// How many of them are of jobs that no schedule enqueued.
+    pub(super) unscheduled: usize,
 }
 
 impl Ran {

@@ -11,6 +11,8 @@ use crate::engine::{
     Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob,
 };
 use crate::guard::lock;
+#[cfg(feature = "schedules")]
+use crate::worker::board::Board;
 use crate::{host, telemetry};
 
 /// The most attempts of each kind in a report.
@@ -54,6 +56,18 @@ impl PoolPart {
     }
 
     /// What the pool reports about the queue.
+    /// Returns when the state may have changed since the call.
+    #[cfg(feature = "schedules")]
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let (together, alone) = (self.together.changed(), self.alone.changed());
+        async move {
+            tokio::select! {
+                () = together => {}
+                () = alone => {}
+            }
+        }
+    }
+
     fn report(&self) -> PoolQueue {
         let plan = self.queue.plan();
         let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));
@@ -82,6 +96,8 @@ pub(super) struct ControlledPool {
     pub(super) parts: Vec<PoolPart>,
     /// When it last logged that its clock differs.
     pub(super) clock_logged: Mutex<Option<Instant>>,
+    #[cfg(feature = "schedules")]
+    pub(super) board: Arc<Board>,
 }
 
 impl ControlledPool {
@@ -149,6 +165,15 @@ impl Controlled for ControlledPool {
             Question::Clock { ahead_ms, of } => {
                 self.clock_differs(*ahead_ms, of);
                 Reply::Accepted
+            }
+            #[cfg(feature = "schedules")]
+            Question::Schedules => {
+                self.board.tell();
+                let report = |report| serde_json::to_value(report).unwrap_or_default();
+                let reports = self.board.reports().into_iter();
+                Reply::Schedules {
+                    queues: reports.map(|(queue, held)| (queue, report(held))).collect(),
+                }
             }
             order => self.order(order),
         }

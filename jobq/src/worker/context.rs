@@ -8,6 +8,8 @@ use super::attempt::Attempt;
 use super::cancellation::{Cancellation, Cancelled};
 use crate::client::Client;
 use crate::engine::Detached;
+#[cfg(feature = "schedules")]
+use crate::job::headers::{MISSED, SCHEDULE};
 use crate::job::{Envelope, JobId};
 
 /// Argument of a job function: information about the attempt. Cloning it is cheap.
@@ -124,6 +126,28 @@ impl JobContext {
         self
     }
 
+    /// The same context for the job of a schedule that was due at this time, and that stands for so many
+    /// missed times beside it.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    ///
+    /// use jobq::JobContext;
+    ///
+    /// let context = JobContext::for_test().with_schedule("report", SystemTime::UNIX_EPOCH, 2);
+    /// assert_eq!((context.schedule(), context.missed()), (Some("report"), 2));
+    /// assert_eq!(context.due(), SystemTime::UNIX_EPOCH);
+    /// ```
+    #[cfg(feature = "schedules")]
+    #[must_use]
+    pub fn with_schedule(mut self, name: &str, due: SystemTime, missed: u64) -> Self {
+        let headers = &mut Arc::make_mut(&mut self.envelope).headers;
+        headers.put(SCHEDULE, name);
+        headers.put(MISSED, missed.to_string());
+        headers.set_due(due);
+        self
+    }
+
     /// The same context for a job with this header.
     ///
     /// ```
@@ -197,6 +221,33 @@ impl JobContext {
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.envelope.due()
+    }
+
+    /// The name of the schedule that enqueued the job, if one did.
+    #[cfg(feature = "schedules")]
+    #[must_use]
+    pub fn schedule(&self) -> Option<&str> {
+        self.envelope.schedule()
+    }
+
+    /// How many missed times of its schedule the job stands for, beside the one at which it was
+    /// [due](Self::due): see [`Missed`](crate::Missed). Zero for any other job.
+    ///
+    /// ```
+    /// use jobq::{BoxError, JobContext, Missed, job};
+    ///
+    /// #[job(every = "10m", missed = "one")]
+    /// async fn sample(ctx: JobContext) -> Result<(), BoxError> {
+    ///     if ctx.missed() > 0 {
+    ///         println!("{} samples are missing before {:?}", ctx.missed(), ctx.due());
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "schedules")]
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.header(MISSED).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
     /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header). A

@@ -207,7 +207,7 @@ impl Status {
     }
 
     /// Waits for the next change of the state after this call.
-    fn changed(&self) -> impl Future<Output = ()> + use<> {
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + use<> {
         let mut doing = self.0.subscribe();
         let mut interruption = match &*doing.borrow() {
             Doing::Consuming { interruptions, .. } => interruptions.clone(),

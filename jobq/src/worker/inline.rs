@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "schedules")]
+use std::time::SystemTime;
 
+#[cfg(feature = "schedules")]
+use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tokio::time::timeout;
@@ -13,12 +17,18 @@ use super::cancellation::Cancellation;
 use super::decision::{self, Called, Decision, Resolved};
 use super::observer::Observer;
 use super::registry::{self, Registry};
+#[cfg(feature = "schedules")]
+use super::schedules::Keeper;
 use super::shared::Shared;
 use super::slot::Invocation;
 use crate::client::Client;
 use crate::engine::{Delivery, Settlement};
 use crate::error::Result;
 use crate::job::{Envelope, Job, Outcome, queue_of};
+#[cfg(feature = "schedules")]
+use crate::schedule::Schedule;
+#[cfg(feature = "schedules")]
+use crate::schedule::deadlines::LATE;
 use crate::worker::{Attempt, JobFunction, Next, Run};
 
 /// The concurrency of a queue, which attempts outside of a pool ignore.
@@ -54,15 +64,27 @@ impl InlineBuilder {
     /// # Errors
     ///
     /// Settings with which a pool does not start.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn cron<J: Job>(&mut self, times: Result<Schedule>) {
+        self.0.periodics.add(J::NAME, times);
+    }
+
     pub(crate) async fn start(self, client: Client) -> Result<Inline> {
         let queues = self.0.check(CONCURRENCY)?;
+        #[cfg(feature = "schedules")]
+        let specs = self.0.schedules()?;
         client.engine().declare(&registry::specs(&queues)).await?;
         let plan = self.0.into_plan(queues, client.clone());
         let shared = Shared::new(plan, Handle::current(), false);
         let observers = shared.plan.queues.keys().map(|queue| {
             (*queue, Observer::new(client.clone(), queue, shared.plan.jobs_of(queue)))
         });
-        Ok(Inline { observers: observers.collect(), shared })
+        Ok(Inline {
+            observers: observers.collect(),
+            #[cfg(feature = "schedules")]
+            specs,
+            shared,
+        })
     }
 }
 
@@ -71,6 +93,8 @@ impl InlineBuilder {
 pub(crate) struct Inline {
     shared: Shared,
     observers: BTreeMap<&'static str, Observer>,
+    #[cfg(feature = "schedules")]
+    specs: registry::Specs,
 }
 
 impl Inline {
@@ -92,6 +116,31 @@ impl Inline {
     }
 
     /// Whether there is a function for jobs of this type.
+    /// Enqueues the jobs of schedules that are due, and returns when the next one is.
+    #[cfg(feature = "schedules")]
+    pub(crate) async fn tick(&self) -> Result<Option<SystemTime>> {
+        let (client, mut first) = (&self.shared.resources.client, None);
+        let seats = client.engine().seats().expect("the memory of the kit has seats");
+        for queue in self.shared.plan.queues.keys() {
+            let own = self.specs.get(queue).map(Vec::as_slice).unwrap_or_default();
+            if own.is_empty() && !seats.exists(queue).await? {
+                continue;
+            }
+            // A pool that the test has started may hold it.
+            let Some(seat) = seats.take(queue).now_or_never() else { continue };
+            let mut keeper = Keeper::open(client.clone(), queue, seat?)?;
+            keeper.add_own(own, client.clock().now()).await?;
+            while let Some(change) = keeper.next_change().now_or_never() {
+                keeper.merge(change?).await?;
+            }
+            keeper.tick(LATE).await?;
+            let next = keeper.next();
+            first = first.into_iter().chain(next).min();
+            keeper.leave().await;
+        }
+        Ok(first)
+    }
+
     pub(crate) fn knows<J: Job>(&self) -> bool {
         self.shared.plan.jobs.contains_key(J::NAME)
             && self.shared.plan.queues.contains_key(queue_of::<J>())

@@ -12,12 +12,16 @@
 //!
 //! The [`observer`] is told of each step. The path knows nobody behind it.
 //!
+//! Beside the path, [`schedules`] enqueues periodic jobs.
+//!
 //! A job whose workers crashed goes to [`solo`] instead, which pauses all queues with the
 //! [`solo_lock`]. Users build a [`pool`] and get a [`running`] one, with its [`health`].
 
 mod answers;
 mod attempt;
 mod block_on;
+#[cfg(feature = "schedules")]
+mod board;
 mod book;
 mod cancellation;
 mod context;
@@ -39,6 +43,8 @@ mod queue;
 mod registry;
 mod run;
 mod running;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod shared;
 mod signal;
 mod slot;

@@ -1,4 +1,6 @@
 mod examine;
+#[cfg(feature = "schedules")]
+mod periodic;
 mod start;
 
 use std::future::Future;
@@ -343,6 +345,8 @@ impl WorkerPool {
         if let Some(problem) = &self.unread_timeout {
             return Err(Error::invalid(format!("the shutdown timeout of the pool: {problem}")));
         }
+        #[cfg(feature = "schedules")]
+        self.registry.schedules()?;
         self.registry.check(self.concurrency)
     }
 }

@@ -1,5 +1,8 @@
 //! The jobs, states and layers of a pool, and their checks.
 
+#[cfg(feature = "schedules")]
+mod periodic;
+
 use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -9,6 +12,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "schedules")]
+pub(super) use self::periodic::{Periodics, Specs};
 use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
 use super::function::JobFunction;
@@ -35,6 +40,9 @@ pub(crate) struct Registered {
     pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
     requires: Requires,
+    /// The payload with which it is enqueued without arguments.
+    #[cfg(feature = "schedules")]
+    pub(crate) empty_payload: Option<&'static str>,
 }
 
 impl Registered {
@@ -47,6 +55,8 @@ impl Registered {
             blocks,
             start: Guarded::new(start),
             requires,
+            #[cfg(feature = "schedules")]
+            empty_payload: periodic::payload_of::<J>(),
         }
     }
 
@@ -89,6 +99,8 @@ pub(crate) struct Registry {
     pub(crate) layers: Layers,
     /// The types of states that were given twice.
     repeated_states: Vec<&'static str>,
+    #[cfg(feature = "schedules")]
+    pub(super) periodics: Periodics,
 }
 
 /// The checked configuration of a pool.
@@ -193,6 +205,12 @@ impl Registry {
             }
         }
         self.queues(concurrency)
+    }
+
+    /// The schedules of each queue, if the pool enqueues their jobs.
+    #[cfg(feature = "schedules")]
+    pub(super) fn schedules(&self) -> Result<Specs> {
+        self.periodics.specs(&self.jobs)
     }
 
     /// The plan for these queues, which [`check`](Self::check) returned, and the resources for

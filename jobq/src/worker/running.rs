@@ -1,9 +1,11 @@
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::answers::PoolPart;
@@ -34,12 +36,25 @@ pub struct RunningPool {
 /// The consumers of a queue: of its jobs, and of its solo jobs.
 pub(super) type Consumers = (Consumer, Option<Consumer>);
 
+/// How long a pool that has ended waits until others have its seats.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The tasks that enqueue the jobs of schedules. Each ends when the pool takes no more jobs.
+pub(super) type Keepers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// What runs in a pool.
+pub(super) struct Tasks {
+    /// Of each queue.
+    pub(super) consumers: Vec<Consumers>,
+    pub(super) keepers: Keepers,
+    pub(super) membership: Option<Membership>,
+}
+
 impl RunningPool {
     pub(super) fn start(
         shared: &Arc<Shared>,
         parts: Vec<PoolPart>,
-        consumers: Vec<Consumers>,
-        membership: Option<Membership>,
+        Tasks { consumers, keepers, membership }: Tasks,
         shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
@@ -63,6 +78,10 @@ impl RunningPool {
             if let Some(alone) = alone {
                 queues.spawn_on(solo::consume(solo_slots, alone, status_alone), background);
             }
+        }
+        let mut keeping = JoinSet::new();
+        for keeper in keepers {
+            keeping.spawn_on(keeper, background);
         }
         let (stopping, halting) = (shared.stop.clone(), shared.halt.clone());
         let told: Vec<_> = parts.iter().map(|part| Arc::clone(&part.queue)).collect();
@@ -104,6 +123,10 @@ impl RunningPool {
                     Err(gone())
                 }
             };
+            // The queues may have ended by themselves.
+            stopping.cancel();
+            let keeping_ended = async { while keeping.join_next().await.is_some() {} };
+            let _ = timeout(LEAVE_LIMIT, keeping_ended).await;
             watches.shutdown().await;
             drop(membership);
             telemetry::pool_stopped(told.iter().fold([0; 4], |sum, queue| {

@@ -3,6 +3,7 @@
 mod assertions;
 mod attempts;
 mod intervals;
+mod schedules;
 mod time;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -30,8 +30,8 @@ async fn crate_no_text() -> Result<(), BoxError> {
     Ok(())
 }
 
-#[job(cron = "0 3 * * *")]
-async fn cron() -> Result<(), BoxError> {
+#[job(schedule = "0 3 * * *")]
+async fn schedule() -> Result<(), BoxError> {
     Ok(())
 }
 

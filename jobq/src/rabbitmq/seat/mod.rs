@@ -32,7 +32,7 @@ use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
 use crate::rabbitmq::publish::error::unanswered;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply_again;
-use crate::rabbitmq::topology::lookup::count;
+use crate::rabbitmq::topology::lookup::{count, inspect};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::requirements::Wanted;
@@ -195,6 +195,15 @@ impl Seats for RabbitSeats {
             let wait = waits.next().unwrap_or_default();
             shared.broker.closing().run_until_cancelled(sleep(wait)).await;
         }
+    }
+
+    async fn exists(&self, queue: &str) -> Result<bool> {
+        check_name("queue", queue)?;
+        let shared = &self.shared;
+        let seat = shared.names().seat(queue);
+        let looking = async { inspect(&*shared.broker.up().await?, &seat).await };
+        let doing = format!("looking for the seat of queue `{queue}`");
+        Ok(shared.broker.within(&doing, looking).await?.is_some())
     }
 
     async fn change(&self, queue: &str, change: Vec<u8>) -> Result<()> {

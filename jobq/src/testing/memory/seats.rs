@@ -48,6 +48,12 @@ impl Seats for Memory {
         }
     }
 
+    async fn exists(&self, queue: &str) -> Result<bool> {
+        let state = self.shared.state();
+        state.check_open()?;
+        Ok(state.seats.contains_key(queue))
+    }
+
     async fn change(&self, queue: &str, change: Vec<u8>) -> Result<()> {
         check_change(&change)?;
         self.shared.change(|state| {

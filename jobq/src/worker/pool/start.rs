@@ -14,7 +14,11 @@ use crate::telemetry;
 use crate::worker::answers::{ControlledPool, PoolControl, PoolPart};
 use crate::worker::queue::Queue;
 use crate::worker::registry;
-use crate::worker::running::RunningPool;
+#[cfg(not(feature = "schedules"))]
+use crate::worker::running::Keepers;
+use crate::worker::running::{RunningPool, Tasks};
+#[cfg(feature = "schedules")]
+use crate::worker::schedules::Planned;
 use crate::worker::shared::Shared;
 
 impl WorkerPool {
@@ -44,12 +48,24 @@ impl WorkerPool {
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
         let client = self.client.clone();
+        #[cfg(feature = "schedules")]
+        let schedules = Planned::new(&self.registry, &**client.engine())?;
         let plan = self.registry.into_plan(queues, self.client);
         let shared = Arc::new(Shared::new(plan, runtime, has_solo));
         let queues = &shared.plan.queues;
         let parts: Vec<_> =
             queues.keys().map(|name| PoolPart::new(Queue::new(&shared, name))).collect();
-        let membership = join(&client, &shared, &parts, self.control).await?;
+        let pool = ControlledPool {
+            id: PoolId::new(),
+            level: self.control,
+            started_at: shared.clock().now(),
+            shared: Arc::clone(&shared),
+            parts: parts.clone(),
+            clock_logged: Mutex::default(),
+            #[cfg(feature = "schedules")]
+            board: Arc::clone(&schedules.board),
+        };
+        let membership = join(&client, pool).await?;
         let mut consumers = Vec::new();
         for (name, queue) in queues {
             let (name, pool) = (QueueName::new(name)?, shared.joined());
@@ -62,30 +78,22 @@ impl WorkerPool {
         let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
         telemetry::pool_started(&about.name, client.namespace(), shared.joined(), settings);
         let timeout = self.shutdown_timeout;
-        Ok(RunningPool::start(&shared, parts, consumers, membership, timeout, background))
+        #[cfg(feature = "schedules")]
+        let keepers = schedules.into_keepers(&shared, &parts);
+        #[cfg(not(feature = "schedules"))]
+        let keepers = Keepers::new();
+        let tasks = Tasks { consumers, keepers, membership };
+        Ok(RunningPool::start(&shared, parts, tasks, timeout, background))
     }
 }
 
 /// Makes a pool one of those that can be asked and told of pauses. `None` if it cannot.
-async fn join(
-    client: &Client,
-    shared: &Arc<Shared>,
-    parts: &[PoolPart],
-    level: PoolControl,
-) -> Result<Option<Membership>> {
-    let Some(administer) = client.engine().administer().filter(|_| level != PoolControl::Off)
-    else {
+async fn join(client: &Client, pool: ControlledPool) -> Result<Option<Membership>> {
+    let is_off = pool.level == PoolControl::Off;
+    let Some(administer) = client.engine().administer().filter(|_| !is_off) else {
         return Ok(None);
     };
-    let id = PoolId::new();
-    let pool = ControlledPool {
-        id,
-        level,
-        started_at: shared.clock().now(),
-        shared: Arc::clone(shared),
-        parts: parts.to_vec(),
-        clock_logged: Mutex::default(),
-    };
+    let (id, shared) = (pool.id, Arc::clone(&pool.shared));
     match administer.join(Arc::new(pool)).await {
         Ok(membership) => {
             let _ = shared.pool.set(id);

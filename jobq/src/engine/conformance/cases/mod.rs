@@ -118,6 +118,7 @@ macro_rules! conformance {
                 solo::a_job_that_ran_alone_is_retried_as_any_other
                 seat::a_seat_has_one_holder
                 seat::a_wait_for_a_seat_can_be_dropped
+                seat::a_seat_is_there_when_it_is_used
                 seat::each_queue_has_a_seat
                 seat::a_value_outlives_its_holder
                 seat::changes_come_until_they_are_in_the_list

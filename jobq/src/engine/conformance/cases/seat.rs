@@ -91,6 +91,22 @@ pub async fn each_queue_has_a_seat(bench: &Bench) {
     has_no_change(&mut *second).await;
 }
 
+/// A queue has a seat when somebody has taken it, or stored a change for it.
+pub async fn a_seat_is_there_when_it_is_used(bench: &Bench) {
+    let exists = async |queue: &str| {
+        soon("an answer", seats(bench.engine()).exists(queue)).await.expect("answers")
+    };
+    bench.declare("mail", &[]).await;
+    bench.declare("mail.eu", &[]).await;
+    assert_eq!((exists("mail").await, exists("mail.eu").await), (false, false));
+    change(bench.engine(), "a").await;
+    assert_eq!((exists("mail").await, exists("mail.eu").await), (true, false));
+    let seat = take(bench.engine(), "mail.eu").await;
+    soon("a seat to be left", seat.leave()).await;
+    assert!(exists("mail.eu").await);
+    assert!(!exists("nobody").await);
+}
+
 /// The next holder has what the last one wrote.
 pub async fn a_value_outlives_its_holder(bench: &Bench) {
     let mut seat = declared(bench).await;

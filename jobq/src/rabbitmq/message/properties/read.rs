@@ -9,7 +9,9 @@ use lapin::types::{FieldTable, ShortString};
 
 use super::{ENQUEUED_AT, ERROR, EXPIRES_AT, REASON, TOPIC, failed_at, stray_key};
 use crate::clock::Clock;
-use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, OPERATIONS, UNREADABLE, is_own_name};
+use crate::job::headers::{
+    DUE, MISSED, NEEDS, NONCE, ONCE, OPERATIONS, SCHEDULE, UNREADABLE, is_own_name,
+};
 use crate::job::{Envelope, FailedJob, FailedReason, Headers, JobId, from_millis};
 use crate::rabbitmq::message::deaths::{ATTEMPTS_HEADER, History};
 use crate::rabbitmq::topology::names::Names;
@@ -39,6 +41,9 @@ pub(crate) struct Received {
     pub(crate) has_time: bool,
 }
 
+/// The headers of jobq that a job keeps, beside those of the program.
+const OWN: [&str; 6] = [ONCE, OPERATIONS, NONCE, DUE, SCHEDULE, MISSED];
+
 /// Reads a message of a queue. Missing values and those of a wrong type count as absent. No message
 /// is refused.
 pub(crate) fn decode(
@@ -59,7 +64,7 @@ pub(crate) fn decode(
             // The broker dead-letters a message to all queues that `CC` names.
             "CC" => is_copied = true,
             NEEDS => kept.put(NEEDS, text(value).unwrap_or(UNREADABLE)),
-            name if is_own_name(name) || [ONCE, OPERATIONS, NONCE, DUE].contains(&name) => {
+            name if is_own_name(name) || OWN.contains(&name) => {
                 if let Some(value) = text(value) {
                     kept.put(name, value);
                 }
