@@ -35,6 +35,8 @@ pub enum Action {
     Discard,
     /// Tell pools to take no more jobs or to shut down, and cancel running jobs.
     Pools,
+    /// Run, pause, resume and remove schedules of periodic jobs.
+    Schedules,
 }
 
 impl Access {

@@ -90,7 +90,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Topology(arguments) => Box::pin(topology::run(arguments, options, output)).await,
-        Command::Schedules(arguments) => schedules::run(&arguments, output),
+        Command::Schedules(arguments) => schedules::run(arguments, options, output).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),

@@ -11,6 +11,7 @@ pub(crate) mod parts;
 pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod queues;
+pub(crate) mod schedules;
 
 use askama::Template;
 use axum::http::{StatusCode, Uri};
@@ -28,16 +29,18 @@ pub(crate) enum Tab {
     Queues,
     Failed,
     Pools,
+    Schedules,
     Doctor,
     Activity,
     None,
 }
 
 /// The navigation.
-pub(crate) const TABS: [(Tab, &str, &str); 5] = [
+pub(crate) const TABS: [(Tab, &str, &str); 6] = [
     (Tab::Queues, "/", "Queues"),
     (Tab::Failed, "/failed", "Failed"),
     (Tab::Pools, "/pools", "Pools"),
+    (Tab::Schedules, "/schedules", "Schedules"),
     (Tab::Doctor, "/doctor", "Doctor"),
     (Tab::Activity, "/activity", "Activity"),
 ];
