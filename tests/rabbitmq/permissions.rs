@@ -26,6 +26,9 @@ pub(crate) async fn declared(store: Store) -> TestStore {
     let pool = test.pool().register::<Welcome>().spawn().await.expect("it starts");
     let later = Scripted { steps: vec![Step::Succeed] };
     test.client.declare_delays().await.expect("declares");
+    let yearly = Scripted { steps: vec![Step::Succeed] };
+    let yearly = test.client.schedule("yearly", yearly).cron("0 0 1 1 *");
+    yearly.await.expect("it is stored");
     test.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
     test.end().await;
     pool.shutdown().await.expect("it ends");
@@ -219,6 +222,8 @@ pub(crate) async fn each_set_lets_through(mut test: TestStore, users: Vec<(&str,
             "{set}: pause"
         );
         assert_eq!(end(admin.resume("scripted").await), allowed(operates), "{set}: resume");
+        let schedule = user.schedule("other", job()).cron("0 0 1 1 *");
+        assert_eq!(end(schedule.await), allowed(works), "{set}: schedule");
         let failed = user.failed("scripted");
         assert_eq!(end(failed.retry_all().await), allowed(operates), "{set}: failed jobs");
         // The user's own pool, or an administrator's.
@@ -233,6 +238,9 @@ pub(crate) async fn each_set_lets_through(mut test: TestStore, users: Vec<(&str,
         let pools = administrator.pools(Queues::one("scripted"), DEADLINE).await;
         let pools = pools.expect("an administrator asks");
         assert_eq!((pools.pools.len(), pools.unaccounted), (1, Figure::Known(0)), "{set}");
+        // The user's pool holds the schedules.
+        let run = administrator.run_schedule("yearly", Queues::one("scripted")).await;
+        assert_eq!(test.end().await, run.expect("a pool holds it"), "{set}");
         let paused = administrator.pause("scripted", "a deploy").await.expect("pauses");
         assert!(paused.still_taking == 0, "{set}: {paused:?}");
         administrator.resume("scripted").await.expect("resumes");

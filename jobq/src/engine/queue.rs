@@ -64,13 +64,21 @@ pub struct QueueSpec {
     pub patterns: BTreeSet<String>,
     /// Whether it supports solo runs. Pools need it, clients do not.
     pub solo: bool,
+    /// Whether it has a seat from the start; otherwise it gets one with its first schedule.
+    pub seat: bool,
 }
 
 impl QueueSpec {
     /// A queue without waits and subscriptions.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), waits: BTreeSet::new(), patterns: BTreeSet::new(), solo: false }
+        Self {
+            name: name.into(),
+            waits: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            solo: false,
+            seat: false,
+        }
     }
 
     /// Adds these waits.
@@ -84,6 +92,13 @@ impl QueueSpec {
     #[must_use]
     pub fn solo(mut self) -> Self {
         self.solo = true;
+        self
+    }
+
+    /// The same queue with a seat.
+    #[must_use]
+    pub fn seat(mut self) -> Self {
+        self.seat = true;
         self
     }
 

@@ -207,6 +207,20 @@ impl Registry {
         self.queues(concurrency)
     }
 
+    /// The queues that the engine must declare, with seats where they have schedules.
+    pub(super) fn queue_specs(&self, queues: &Queues) -> Result<Vec<QueueSpec>> {
+        #[allow(unused_mut)] // without schedules
+        let mut specs = specs(queues);
+        #[cfg(feature = "schedules")]
+        {
+            let schedules = self.schedules()?;
+            for spec in &mut specs {
+                spec.seat = schedules.contains_key(&*spec.name);
+            }
+        }
+        Ok(specs)
+    }
+
     /// The schedules of each queue, if the pool enqueues their jobs.
     #[cfg(feature = "schedules")]
     pub(super) fn schedules(&self) -> Result<Specs> {

@@ -15,6 +15,7 @@ use crate::rabbitmq::connection::channel::{Take, consume};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::publish::confirm::{open_confirming, send};
+use crate::rabbitmq::topology::names::SEAT_TAG;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::{fits, short};
 
@@ -90,7 +91,7 @@ impl Line {
         let doing = format!("consuming queue `{name}`");
         let consuming = async {
             let take = Take::Prefetch(PREFETCH);
-            let consumer = consume(&channel.0, short(name)?, fits("seat"), take).await;
+            let consumer = consume(&channel.0, short(name)?, fits(SEAT_TAG), take).await;
             consumer.map_err(|error| failure(&doing, error))
         };
         let consumer = up.answer(&doing, consuming).await?;

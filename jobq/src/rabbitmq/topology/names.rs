@@ -9,6 +9,8 @@ use crate::period;
 
 /// The queue whose failed jobs are the unroutable messages.
 pub(crate) const ORPHAN: &str = "orphan";
+/// The tag of the consumer of a seat.
+pub(crate) const SEAT_TAG: &str = "seat";
 
 /// The names on the broker, in one namespace. `:` and `@` cannot occur in users' names, so no names
 /// clash. The longest has 178 bytes.

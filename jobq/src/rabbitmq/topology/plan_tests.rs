@@ -9,7 +9,7 @@ fn spec(name: &str, waits: &[u64]) -> QueueSpec {
 
 #[test]
 fn the_whole_topology_of_a_queue() {
-    let mail = spec("mail", &[30_000, 600_000]).patterns(["user.*"]).solo();
+    let mail = spec("mail", &[30_000, 600_000]).patterns(["user.*"]).solo().seat();
     let printed = Topology::new(&Names::new("jobq"), &Wanted::queues(&[mail])).to_string();
     let expected = "\
 exchange jobq.orphan fanout
@@ -43,6 +43,8 @@ queue jobq:mail@due x-dead-letter-exchange=jobq.deliver x-dead-letter-routing-ke
 binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.q.mail
 queue jobq:mail@solo x-consumer-timeout=86400000 x-delivery-limit=2147483647 x-queue-type=quorum x-single-active-consumer=true
 binding jobq -> jobq:mail@solo key=mail@solo
+queue jobq:mail@seat x-consumer-disconnected-timeout=5000 x-consumer-timeout=86400000 x-delivery-limit=2147483647 x-queue-type=quorum x-single-active-consumer=true
+binding jobq.control -> jobq:mail@seat key=seat:mail
 binding jobq.events -> jobq:mail key=user.*
 binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.e.user.*
 ";

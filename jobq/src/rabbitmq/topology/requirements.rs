@@ -55,6 +55,7 @@ impl Wanted {
         for spec in specs {
             wanted.add_queue(&spec.name, &tiers(&spec.waits));
             wanted.solo.extend(spec.solo.then(|| spec.name.clone()));
+            wanted.seats.extend(spec.seat.then(|| spec.name.clone()));
             let patterns = spec.patterns.iter().cloned();
             wanted.subscriptions.extend(patterns.map(|pattern| (spec.name.clone(), pattern)));
         }
@@ -145,6 +146,7 @@ mod tests {
             spec("a", &[], &["z"]),
             spec("b", &[], &["x"]),
             spec("a", &[], &[]).solo(),
+            spec("a", &[], &[]).seat(),
         ];
         for more in more {
             assert!(!known.covers(&Wanted::queues(&[more])));

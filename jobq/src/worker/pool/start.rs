@@ -28,7 +28,7 @@ impl WorkerPool {
         let background = background::handle()?;
         let engine = self.client.engine();
         let has_solo = engine.capabilities().solo;
-        let mut specs = registry::specs(&queues);
+        let mut specs = self.registry.queue_specs(&queues)?;
         for spec in &mut specs {
             spec.solo = has_solo;
         }

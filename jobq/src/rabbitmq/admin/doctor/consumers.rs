@@ -11,7 +11,7 @@ use super::facts::Consumer;
 use super::few;
 use super::role::{Role, role};
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::names::{Names, SEAT_TAG};
 
 /// The consumers that are not jobq's: one finding for each queue.
 pub(super) fn others(consumers: &[Consumer], names: &Names) -> Vec<Finding> {
@@ -54,6 +54,7 @@ fn is_own(role: Role, names: &Names, consumer: &Consumer) -> bool {
         Role::Work => is_unnamed || is_of_pool(user_queue),
         Role::Solo => is_unnamed || is_of_pool(&Names::solo_key(user_queue)),
         Role::Orphan => is_unnamed,
+        Role::Seat => tag == SEAT_TAG,
         Role::Failed => tag.len() == 5 && tag.bytes().all(|byte| byte.is_ascii_digit()),
         Role::Tier | Role::Level | Role::Due => false,
     }
@@ -82,6 +83,9 @@ fn loss(role: Role) -> &'static str {
         Role::Orphan => {
             "an unroutable message that another client takes is neither sent again nor found \
              among the failed jobs"
+        }
+        Role::Seat => {
+            "the schedules of the queue are hidden from its pools, and none of their jobs is enqueued"
         }
         Role::Tier | Role::Level | Role::Due => {
             "a waiting job that another client takes does not come back when it is due, and is \
@@ -115,6 +119,7 @@ mod tests {
             ("jobq:mail", "0".into(), true),
             ("jobq:mail@solo", "0".into(), true),
             ("jobq.orphan", "0".into(), true),
+            ("jobq:mail@seat", "seat".into(), true),
             ("jobq:mail@failed", "00000".into(), true),
             ("jobq:mail@failed", "00012".into(), true),
             // Not queues of jobs.
@@ -137,6 +142,7 @@ mod tests {
             ("jobq:mail@due", "x".into(), false),
             ("jobq.level.0.1", "x".into(), false),
             ("jobq.orphan", "x".into(), false),
+            ("jobq:mail@seat", "0".into(), false),
         ];
         for (queue, tag, is_own) in table {
             let found = others(&[consumer(queue, &tag)], &names);

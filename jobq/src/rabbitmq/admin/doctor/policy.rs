@@ -59,7 +59,7 @@ pub(crate) fn effects(role: Role, queue: &Queue) -> Vec<Effect> {
 /// How a policy's key harms a queue. `own` is the number in jobq's argument of that name, and `drops`
 /// whether the policy has the queue remove its oldest messages when it is full.
 fn harm(role: Role, key: &str, value: &Value, own: Option<u64>, drops: bool) -> Option<String> {
-    use Role::{Due, Failed, Level, Orphan, Solo, Tier, Work};
+    use Role::{Due, Failed, Level, Orphan, Seat, Solo, Tier, Work};
     let after = value.as_u64().map_or_else(|| value.to_string(), time);
     let unlimited = value.as_i64().is_some_and(i64::is_negative);
     let lower =
@@ -87,6 +87,23 @@ fn harm(role: Role, key: &str, value: &Value, own: Option<u64>, drops: bool) -> 
         }
         ("max-length", Solo) => {
             "once the queue is full, jobs suspected of killing workers are deleted"
+        }
+        ("max-length", Seat) => "once the queue is full, schedules are deleted",
+        ("message-ttl", Seat) => {
+            &format!("schedules are deleted if no pool holds them for {after}")
+        }
+        ("expires", Seat) => {
+            &format!("schedules are deleted after {after} without a pool that waits for them")
+        }
+        ("delivery-limit", Seat) if lower => {
+            "the broker deletes the schedules when so many pools that held them have ended"
+        }
+        ("consumer-timeout", Seat) if lower => {
+            &format!("after {after}, the broker has another pool enqueue the jobs of schedules")
+        }
+        ("delayed-retry-type", Seat) if value != "disabled" => {
+            "when the pool that enqueues the jobs of schedules ends, the next one begins only after the \
+             delay set by the policy"
         }
         ("max-length", Failed | Orphan) => {
             "once the queue is full, the oldest failed jobs are deleted"
@@ -160,7 +177,7 @@ mod tests {
 
     #[test]
     fn each_key_matters_where_it_does() {
-        use Role::{Due, Failed, Level, Orphan, Solo, Tier, Work};
+        use Role::{Due, Failed, Level, Orphan, Seat, Solo, Tier, Work};
         use Severity::{Error, Warning};
         let none = &[];
         let all = &[
@@ -169,6 +186,7 @@ mod tests {
             (Level, Error),
             (Due, Error),
             (Solo, Error),
+            (Seat, Error),
             (Failed, Warning),
             (Orphan, Warning),
         ];
@@ -185,6 +203,7 @@ mod tests {
                     (Tier, Error),
                     (Level, Error),
                     (Solo, Error),
+                    (Seat, Error),
                     (Failed, Warning),
                     (Orphan, Warning),
                 ],
@@ -193,13 +212,25 @@ mod tests {
             (
                 "message-ttl",
                 json!(4_000_000_000_u64),
-                &[(Work, Error), (Solo, Error), (Failed, Warning), (Orphan, Warning)],
+                &[
+                    (Work, Error),
+                    (Solo, Error),
+                    (Seat, Error),
+                    (Failed, Warning),
+                    (Orphan, Warning),
+                ],
             ),
             ("expires", json!(60_000), all),
             (
                 "delivery-limit",
                 json!(20),
-                &[(Work, Error), (Solo, Error), (Failed, Warning), (Orphan, Warning)],
+                &[
+                    (Work, Error),
+                    (Solo, Error),
+                    (Seat, Error),
+                    (Failed, Warning),
+                    (Orphan, Warning),
+                ],
             ),
             ("delivery-limit", json!(2_147_483_647), none),
             // No limit on 4.x, so that the argument's applies; refused on 3.10.
@@ -207,14 +238,24 @@ mod tests {
             (
                 "delivery-limit",
                 json!(0),
-                &[(Work, Error), (Solo, Error), (Failed, Warning), (Orphan, Warning)],
+                &[
+                    (Work, Error),
+                    (Solo, Error),
+                    (Seat, Error),
+                    (Failed, Warning),
+                    (Orphan, Warning),
+                ],
             ),
             (
                 "dead-letter-routing-key",
                 json!("elsewhere"),
                 &[(Work, Error), (Tier, Error), (Level, Error)],
             ),
-            ("consumer-timeout", json!(1_000), &[(Work, Warning), (Solo, Warning)]),
+            (
+                "consumer-timeout",
+                json!(1_000),
+                &[(Work, Warning), (Solo, Warning), (Seat, Warning)],
+            ),
             ("consumer-timeout", json!(90_000_000), none),
             ("dead-letter-exchange", json!("x"), none),
             ("overflow", json!("drop-head"), passing_on),
@@ -225,16 +266,26 @@ mod tests {
             (
                 "delayed-retry-type",
                 json!("all"),
-                &[(Work, Warning), (Solo, Warning), (Failed, Warning), (Orphan, Warning)],
+                &[
+                    (Work, Warning),
+                    (Solo, Warning),
+                    (Seat, Warning),
+                    (Failed, Warning),
+                    (Orphan, Warning),
+                ],
             ),
-            ("delayed-retry-type", json!("returned"), &[(Work, Warning), (Solo, Warning)]),
+            (
+                "delayed-retry-type",
+                json!("returned"),
+                &[(Work, Warning), (Solo, Warning), (Seat, Warning)],
+            ),
             ("delayed-retry-type", json!("disabled"), none),
             ("consumer-disconnected-timeout", json!(5_000), none),
             ("max-in-memory-length", json!(1), none),
             ("target-group-size", json!(3), none),
         ];
         let arguments = |role| match role {
-            Work | Solo => {
+            Work | Solo | Seat => {
                 json!({"x-delivery-limit": 2_147_483_647, "x-consumer-timeout": 86_400_000})
             }
             Tier | Level => json!({"x-message-ttl": 3_600_000}),
@@ -242,7 +293,7 @@ mod tests {
             Failed | Orphan => json!({"x-delivery-limit": 2_147_483_647}),
         };
         for (key, value, expected) in table {
-            for role in [Work, Tier, Level, Due, Solo, Failed, Orphan] {
+            for role in [Work, Tier, Level, Due, Solo, Seat, Failed, Orphan] {
                 let queue = Queue {
                     arguments: arguments(role),
                     effective: json!({ *key: value }),

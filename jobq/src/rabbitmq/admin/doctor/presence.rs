@@ -144,6 +144,7 @@ fn without(role: Role) -> &'static str {
         Role::Tier => "jobs whose retry waits there fail as `unroutable`",
         Role::Level | Role::Due => "jobs with a delay fail as `unroutable`",
         Role::Solo => "a job suspected of killing its worker cannot run alone",
+        Role::Seat => "the schedules of the queue are gone, unless a pool that runs restores them",
         Role::Failed | Role::Orphan | Role::Work => {
             "the queue was deleted with its messages, and further messages for it have no \
              destination"

@@ -11,7 +11,7 @@ fn names() -> Names {
 
 fn topology() -> Topology {
     let spec = QueueSpec::new("mail").waits([Duration::from_secs(30)]).patterns(["user.*"]);
-    Topology::from_queues("jobq", &[spec.solo()])
+    Topology::from_queues("jobq", &[spec.solo().seat()])
 }
 
 /// A broker with these bindings alone, on which these parts are in these states.
@@ -50,6 +50,7 @@ fn each_missing_part_is_named_with_its_consequence() {
         ("jobq:mail@due", "with a delay"),
         ("jobq.level.0.7", "with a delay"),
         ("jobq:mail@solo", "cannot run alone"),
+        ("jobq:mail@seat", "schedules of the queue are gone"),
         ("jobq:mail@failed", "have no destination"),
         ("jobq:orphan@failed", "have no destination"),
     ];

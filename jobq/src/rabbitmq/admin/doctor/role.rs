@@ -14,6 +14,8 @@ pub(crate) enum Role {
     Level,
     Due,
     Solo,
+    /// The schedules of a queue.
+    Seat,
     Failed,
     Orphan,
 }
@@ -32,6 +34,7 @@ pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
         "" => Some(Role::Work),
         "@due" => Some(Role::Due),
         "@solo" => Some(Role::Solo),
+        "@seat" => Some(Role::Seat),
         "@failed" => Some(Role::Failed),
         other => other.starts_with("@wait.").then_some(Role::Tier),
     }
@@ -45,6 +48,7 @@ pub(crate) fn specs<'n>(names: &Names, found: impl Iterator<Item = &'n str>) -> 
         match role(names, name)? {
             Role::Work | Role::Due => Some(spec),
             Role::Solo => Some(spec.solo()),
+            Role::Seat => Some(spec.seat()),
             Role::Tier => Some(spec.waits(wait(name))),
             // The queue of unroutable messages is not a user's.
             Role::Failed => (queue != ORPHAN).then_some(spec),
@@ -71,6 +75,7 @@ mod tests {
             (names.tier("mail", 90_000), Some(Role::Tier)),
             (names.due("mail"), Some(Role::Due)),
             (names.solo("mail"), Some(Role::Solo)),
+            (names.seat("mail"), Some(Role::Seat)),
             (names.failed("mail"), Some(Role::Failed)),
             (names.failed(ORPHAN), Some(Role::Failed)),
             (names.orphan(), Some(Role::Orphan)),
@@ -92,10 +97,15 @@ mod tests {
     fn found_queues_state_their_specs() {
         let names = Names::new("jobq");
         let wait = Duration::from_secs(90);
-        let found = [names.work("mail"), names.tier("mail", 90_000), names.solo("mail")];
+        let found = [
+            names.work("mail"),
+            names.tier("mail", 90_000),
+            names.solo("mail"),
+            names.seat("mail"),
+        ];
         let found = specs(&names, found.iter().map(String::as_str));
         let mail = || QueueSpec::new("mail");
-        assert_eq!(found, [mail(), mail().waits([wait]), mail().solo()]);
+        assert_eq!(found, [mail(), mail().waits([wait]), mail().solo(), mail().seat()]);
         let others = [
             names.orphan(),
             names.failed(ORPHAN),

@@ -18,7 +18,7 @@ pub(crate) fn unseen(names: &Names, queue: &str, found: &[Queue]) -> Option<Stri
             Role::Tier | Role::Due => part.messages.map(|messages| messages.max(dead_lettering)),
             // AMQP counts the others of these.
             Role::Work | Role::Solo => Some(dead_lettering.saturating_add(delayed)),
-            Role::Level | Role::Failed | Role::Orphan => Some(0),
+            Role::Level | Role::Failed | Role::Orphan | Role::Seat => Some(0),
         };
         match messages {
             Some(0) => None,
