@@ -184,7 +184,7 @@ fn of_others(word: &str) -> Option<&'static str> {
         }
         "tz" | "timezone" | "time_zone" => "write `zone = \"Europe/Berlin\"`",
         "misfire" => {
-            "write `missed`, what happens to times that nobody was there for: `missed = \
+            "write `missed`, which says what happens to missed times: `missed = \
                       \"skip\"`, `\"one\"` or `\"all\"`"
         }
         "priority" => {

@@ -107,7 +107,7 @@ use signature::Function;
 /// | `queue = "mail"` | the queue; several jobs may share one | the job's name |
 /// | `timeout = "2m"` | an attempt that takes longer has failed | none; 10 minutes for a job that is run alone |
 /// | `concurrency = 8` | attempts of the job's queue at once in one pool | the pool's |
-/// | `expires = "1h"` | no attempt starts later than this after the job was due | never |
+/// | `expires = "1h"` | no attempt starts later than this after the job was enqueued, plus its delay | never |
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
 /// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
 /// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |
@@ -115,8 +115,8 @@ use signature::Function;
 /// | `cron = ["0 9 * * *", "30 17 * * *"]` | at all these | |
 /// | `every = "10m"` | at the multiples of this period since 1970 in UTC | |
 /// | `zone = "Europe/Berlin"` | the time zone of `cron` | `"UTC"` |
-/// | `missed = "skip"` | the treatment of times that nobody was there for: `"skip"`, `"one"` or `"all"` | `"one"` |
-/// | `jitter = "5m"` | each job is enqueued later than it is due, by less than this | none |
+/// | `missed = "skip"` | what happens to missed times: `"skip"`, `"one"` or `"all"` | `"one"` |
+/// | `jitter = "5m"` | each job is enqueued after it is due, with a delay of less than this | none |
 /// | `unchecked` | an enqueue does not check that a worker can read the payload (see below) | checked |
 /// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
 ///
@@ -132,10 +132,10 @@ use signature::Function;
 ///
 /// # Periodic jobs
 ///
-/// A job with `cron` or `every` is enqueued by its pools: of all that run, one enqueues it at each of
-/// the times. This takes jobq's feature `schedules`. The payload is `{}`, so each argument that is
-/// payload needs a default: `#[serde(default)]`, or an `Option`. `docs/scheduling.md` has the grammar
-/// of cron expressions, and what is promised.
+/// At each time of a job with `cron` or `every`, one of the running pools of its queue enqueues it.
+/// This needs jobq's feature `schedules`. The payload is `{}`, so each argument that is payload needs
+/// a default: `#[serde(default)]`, or an `Option`. `docs/scheduling.md` describes the grammar of cron
+/// expressions, and the guarantees.
 ///
 /// ```
 /// use jobq::{BoxError, JobContext, job};

@@ -71,7 +71,7 @@ async fn schedules_are_listed_run_paused_and_removed(store: Store) {
     test.end().await;
 
     let pause = jobq(&test.store, &["schedules", "pause", "yearly", "--by", "ann"]).await;
-    assert_eq!(pause.lines(0), ["schedule yearly is paused"]);
+    assert_eq!(pause.lines(0), ["schedule yearly paused"]);
     let is_paused = |ran: &Ran| ran.out.contains(r#""paused_by":"ann""#);
     let list = ["schedules", "list", "--json"];
     let document = eventually(&test.store, &list, is_paused).await.json(0, "schedules-list");
@@ -80,7 +80,7 @@ async fn schedules_are_listed_run_paused_and_removed(store: Store) {
     assert!(ran.lines(0)[1].contains("  paused  "), "{ran:#?}");
 
     let resumed = jobq(&test.store, &["schedules", "resume", "yearly"]).await;
-    assert_eq!(resumed.lines(0), ["schedule yearly is resumed"]);
+    assert_eq!(resumed.lines(0), ["schedule yearly resumed"]);
     let runs = |ran: &Ran| ran.out.contains(r#""paused":null"#);
     let document = eventually(&test.store, &list, runs).await.json(0, "schedules-list");
     assert_eq!(document["schedules"][0]["next"].as_array().unwrap().len(), 10);

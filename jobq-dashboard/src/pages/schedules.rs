@@ -81,7 +81,7 @@ fn rounded(wait: Duration) -> Duration {
 pub(crate) async fn run(Path(of): Path<(String, String)>, form: Form) -> Answer {
     form.viewer.require(Action::Schedules)?;
     let run = form.admin().run_schedule(&of.1, Queues::one(&of.0)).await;
-    acted(&form, "run", of, run.map(|id| format!("enqueued its job, id {id}"))).await
+    acted(&form, "run", of, run.map(|id| format!("job {id} requested"))).await
 }
 
 pub(crate) async fn pause(Path(of): Path<(String, String)>, form: Form) -> Answer {

@@ -21,7 +21,8 @@ pub(super) fn check(options: &Options, mistakes: &mut Mistakes) {
     }
     if let Some(every) = &periodic.every {
         if periodic.cron.is_some() {
-            mistakes.at(&every.literal, "a job has either `cron` or `every`: remove one of them");
+            let message = "a job cannot have both `cron` and `every`: remove one of them";
+            mistakes.at(&every.literal, message);
         }
         let (value, longest) = (every.value, period::format(period::MAX));
         if value < Duration::from_secs(1) || value.subsec_nanos() > 0 {
@@ -32,7 +33,7 @@ pub(super) fn check(options: &Options, mistakes: &mut Mistakes) {
     if let Some(zone) = &periodic.zone {
         mistakes.check(zone, zone_has_a_form);
         if periodic.every.is_some() && periodic.cron.is_none() {
-            let message = "a period is the same in each time zone: remove `zone`, or write `cron`";
+            let message = "a period is the same in every zone: remove `zone`, or use `cron`";
             mistakes.at(zone, message);
         }
     }
@@ -70,7 +71,7 @@ fn zone_has_a_form(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is not a time zone; write a name of the IANA database, such as `Europe/Berlin` or `UTC`",
+        "`{}` is not a time zone; use a name from the IANA database, such as `Europe/Berlin` or `UTC`",
         text.escape_debug()
     ))
 }
@@ -85,7 +86,7 @@ fn is_a_treatment(text: &str) -> Result<(), String> {
         || "write \"skip\", \"one\" or \"all\"".to_owned(),
         |nearest| format!("did you mean \"{nearest}\"?"),
     );
-    Err(format!("`{}` is no treatment of missed times; {advice}", text.escape_debug()))
+    Err(format!("`{}` is not a value of `missed`; {advice}", text.escape_debug()))
 }
 
 // #[job(zone = "Europe/Berlin")]
@@ -114,8 +115,8 @@ fn has_no_events(options: &Options, mistakes: &mut Mistakes) {
     if options.periodic.is_some() {
         mistakes.at(
             &patterns.tokens,
-            "a job with `on` is enqueued by events, and has no times: write two functions, and call \
-             one from the other",
+            "a job with `on` is enqueued by events, and cannot have `cron` or `every`: write two \
+             functions, and call one from the other",
         );
     }
 }
@@ -134,8 +135,8 @@ pub(super) fn arguments(job: &FunctionJob, mistakes: &mut Mistakes) {
             mistakes.at(
                 quote!(#pattern #ty),
                 "a periodic job is enqueued without arguments: take this one from the worker pool as \
-                 a `State<T>`, give it a default with `#[serde(default)]`, or remove `cron` and store \
-                 schedules with their arguments by `client.schedule(..)`",
+                 a `State<T>`, give it a default with `#[serde(default)]`, or remove the times and \
+                 pass the arguments to `client.schedule(..)`",
             );
         }
     }

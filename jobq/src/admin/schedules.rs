@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a seat that no pool has shown is waited for, and its next change.
 const SEAT: Duration = Duration::from_secs(2);
 const CHANGE: Duration = Duration::from_millis(50);
+/// The most characters of the name of who pauses.
+const MAX_ACTOR: usize = 100;
 /// The waits before schedules are read again for one that is not found: a pool may be about to merge
 /// it.
 const AGAIN: [Duration; 3] =
@@ -38,9 +40,9 @@ pub struct Schedules {
 }
 
 impl Admin {
-    /// The schedules of queues: those in the code of the pools that run or ran within the last half
-    /// hour, and those that clients made. Pools that hold schedules are asked. Where none does, the
-    /// schedules are read from the broker or the file.
+    /// Returns the schedules of queues: those in the code of pools that run, or ran within the last
+    /// half hour, and those that clients made. It asks the pools that enqueue the jobs of schedules.
+    /// For a queue without such a pool, it reads the schedules from the broker or the file.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -61,7 +63,8 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// An invalid queue name; an engine that cannot be reached, refuses, or has no schedules.
+    /// An invalid queue name; an engine that cannot be reached, refuses the call, or does not support
+    /// schedules.
     pub async fn schedules(&self, which: Queues) -> Result<Schedules> {
         background::call(async {
             let names = self.names(which).await?;
@@ -70,7 +73,8 @@ impl Admin {
         .await
     }
 
-    /// Pauses a schedule of these queues: its times pass without a job, and are not made up for.
+    /// Pauses a schedule of these queues. No job is enqueued for the times that pass until it is
+    /// resumed, not even later.
     ///
     /// ```
     /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
@@ -88,7 +92,8 @@ impl Admin {
     /// [`schedules`](Self::schedules).
     pub async fn pause_schedule(&self, name: &str, which: Queues) -> Result<()> {
         let at_ms = to_millis(self.engine.clock().now());
-        let change = Change::Pause { name: name.to_owned(), at_ms, by: self.actor.clone() };
+        let by = self.actor.chars().take(MAX_ACTOR).collect();
+        let change = Change::Pause { name: name.to_owned(), at_ms, by };
         self.change_schedule("pause", name, which, change).await
     }
 
@@ -98,22 +103,24 @@ impl Admin {
     ///
     /// As [`pause_schedule`](Self::pause_schedule).
     pub async fn resume_schedule(&self, name: &str, which: Queues) -> Result<()> {
-        let change = Change::Resume { name: name.to_owned() };
+        let at_ms = to_millis(self.engine.clock().now());
+        let change = Change::Resume { name: name.to_owned(), at_ms };
         self.change_schedule("resume", name, which, change).await
     }
 
-    /// Removes a schedule. One in the code of a pool that runs is kept.
+    /// Removes a schedule that a client has made.
     ///
     /// # Errors
     ///
-    /// As [`pause_schedule`](Self::pause_schedule).
+    /// [`Conflict`](ErrorKind::Conflict) if the schedule is part of the code of pools; otherwise as
+    /// [`pause_schedule`](Self::pause_schedule).
     pub async fn remove_schedule(&self, name: &str, which: Queues) -> Result<()> {
         let change = Change::Remove { name: name.to_owned() };
         self.change_schedule("remove", name, which, change).await
     }
 
-    /// Enqueues the job of a schedule once, also while it is paused, and returns the job's id. Where no
-    /// pool runs, the first one that starts enqueues it.
+    /// Enqueues the job of a schedule once, even while the schedule is paused, and returns the job's
+    /// id. If no pool runs, the first one that starts enqueues the job.
     ///
     /// # Errors
     ///
@@ -142,23 +149,36 @@ impl Admin {
     }
 
     async fn store_change(&self, name: &str, which: Queues, change: Change) -> Result<()> {
-        let queue = self.queue_of_schedule(name, which).await?;
+        let (queue, in_code) = self.queue_of_schedule(name, which).await?;
+        if in_code && matches!(change, Change::Remove { .. }) {
+            let text = format!(
+                "schedule `{name}` is part of the code of pools, and is removed half an hour after the \
+                 last pool that has it is gone; pause it until then"
+            );
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
         seats(&*self.engine)?.change(&queue, change::write(&change)).await
     }
 
-    /// The queue that has a schedule.
-    async fn queue_of_schedule(&self, name: &str, which: Queues) -> Result<String> {
+    /// The queue that has a schedule, and whether the schedule is part of code.
+    async fn queue_of_schedule(&self, name: &str, which: Queues) -> Result<(String, bool)> {
         let mut again = AGAIN.into_iter();
         loop {
             let names = self.names(which.clone()).await?;
             let found = read(&*self.engine, self.administration()?, names).await?;
             let queues = found.schedules.iter().filter(|schedule| schedule.name == name);
-            let queues: Vec<_> = queues.map(|schedule| schedule.queue.clone()).collect();
+            let queues: Vec<_> = queues.collect();
             match (&queues[..], again.next()) {
-                ([queue], _) => return Ok(queue.clone()),
+                ([schedule], _) => return Ok((schedule.queue.clone(), schedule.in_code)),
+                // A pool that holds them does not answer.
+                ([], _) if found.unknown.len() == 1 && names_one(&which) => {
+                    let queue = found.unknown.into_keys().next();
+                    return Ok((queue.unwrap_or_default(), false));
+                }
                 ([], Some(wait)) => sleep(wait).await,
                 ([], None) => return Err(not_found(name, &found)),
-                (queues, _) => {
+                (several, _) => {
+                    let queues: Vec<_> = several.iter().map(|one| one.queue.as_str()).collect();
                     let text = format!(
                         "several queues have a schedule `{name}`: `{}`; name one of them",
                         queues.join("`, `")
@@ -168,6 +188,10 @@ impl Admin {
             }
         }
     }
+}
+
+fn names_one(which: &Queues) -> bool {
+    matches!(which, Queues::Named(names) if names.len() == 1)
 }
 
 fn not_found(name: &str, found: &Schedules) -> Error {

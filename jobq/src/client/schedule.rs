@@ -98,15 +98,16 @@ impl ScheduleJob {
         self
     }
 
-    /// Sets what happens to times that nobody was there for. Defaults to [`Missed::One`].
+    /// Sets what happens to missed times. Defaults to [`Missed::One`].
     pub fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
     }
 
-    /// Enqueues each job later than it is due, by a time that is less than this and that depends on the
-    /// name of the schedule and on the time: so thousands of schedules of `0 6 * * *` do not start at
-    /// once. The job's [`due`](crate::JobContext::due) is the time without it. Defaults to zero.
+    /// Sets the limit of a delay with which each job is enqueued after it is due, so that thousands
+    /// of schedules of `0 6 * * *` do not start at once. The delay is less than this, and depends on
+    /// the name of the schedule and the due time. The job's [`due`](crate::JobContext::due) does not
+    /// include it. Defaults to zero.
     pub fn jitter(mut self, longest: impl IntoPeriod) -> Self {
         let read = longest.into_period().map(|jitter| self.jitter = jitter);
         self.read(read)
@@ -119,7 +120,8 @@ impl ScheduleJob {
     }
 
     /// Sets how long this call waits for the broker or the file, if that is less than the client's
-    /// [`timeout`](crate::ClientBuilder::timeout). The schedule may be stored nevertheless.
+    /// [`timeout`](crate::ClientBuilder::timeout). After a timeout, the schedule may be stored
+    /// nevertheless.
     pub fn timeout(mut self, limit: impl IntoPeriod) -> Self {
         let read = limit.into_period().map(|limit| self.timeout = Some(limit));
         self.read(read)
@@ -143,7 +145,16 @@ impl ScheduleJob {
         let storing = async {
             client.declare_kind(&kind).await?;
             let (at_ms, by) = (to_millis(client.clock().now()), client.program().to_string());
-            client.change_seat(kind.queue, &Change::Put { spec, at_ms, by }).await
+            let change = Change::Put { spec, at_ms, by };
+            match client.change_seat(kind.queue, &change).await {
+                // Somebody has deleted the queue.
+                Err(error) if error.is_not_found() => {
+                    client.forget(&kind);
+                    client.declare_kind(&kind).await?;
+                    client.change_seat(kind.queue, &change).await
+                }
+                changed => changed,
+            }
         };
         let storing = background::call(storing);
         match limit {
@@ -181,7 +192,7 @@ impl ScheduleJob {
             expires_ms: self.kind.options.expires.map(millis),
             headers: headers.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         };
-        spec.check()?;
+        spec.check(self.kind.queue)?;
         Ok(spec)
     }
 }
@@ -201,27 +212,29 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// When it returns `Ok`, the schedule is stored durably in the queue of the job, also while no pool
-    /// runs. It replaces a schedule of the same name and queue; one that is equal changes nothing. The
-    /// first times of a new or changed schedule are those after this call. It stays until
-    /// [`unschedule`](Self::unschedule) removes it. For times that are known when the program is
+    /// When it returns `Ok`, the schedule is stored durably in the queue of the job, even if no pool
+    /// runs. It replaces a schedule of the same name and queue. A schedule that is equal changes
+    /// nothing. The first time of a new or changed schedule is after this call. The schedule stays
+    /// until [`unschedule`](Self::unschedule) removes it. For times that are known when the program is
     /// compiled, use the key `cron` of [`#[job]`](macro@crate::job).
     ///
-    /// Of all the pools that work on the queue, one enqueues the jobs of its schedules. It needs the
-    /// feature `schedules`, as this program does. Its log tells of a schedule that it refuses: a queue
-    /// has at most 1,000 of them, of 250 KiB together.
+    /// Of all the pools that work on the queue, one enqueues the jobs of its schedules. That pool
+    /// needs the feature `schedules`, as this program does. A queue has at most 1,000 schedules of
+    /// clients, and its schedules have at most 250 KiB in total. The pool refuses a schedule that
+    /// exceeds a limit, and logs the refusal.
     ///
     /// # Errors
     ///
-    /// No times, or times, a zone or a name that is not valid; a payload of more than 8 KiB; otherwise
-    /// as [`enqueue`](Self::enqueue); [`Refused`](ErrorKind::Refused) if 1,000 changes wait for a pool.
+    /// A schedule without times; an invalid time, zone or name; a payload of more than 8 KiB;
+    /// [`Refused`](ErrorKind::Refused) if 1,000 changes wait for a pool; otherwise as
+    /// [`enqueue`](Self::enqueue).
     // By value, as `enqueue`.
     #[allow(clippy::needless_pass_by_value)]
     pub fn schedule<J: Job>(&self, name: impl Into<String>, job: J) -> ScheduleJob {
         ScheduleJob::new(self.clone(), name.into(), &job)
     }
 
-    /// Removes the schedule of this name that a client has made. Jobs that are enqueued already run.
+    /// Removes the schedule of this name that a client has made. Jobs that it has enqueued still run.
     ///
     /// ```
     /// # async fn example(client: jobq::Client) -> jobq::Result<()> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// `missed` and `jitter` of `#[job(...)]`.
 ///
 /// The macros generate it. Build it by hand only if you implement [`Job`](crate::Job) by hand. A pool
-/// does not start with a time, a zone or a payload that is not valid.
+/// with an invalid time, zone or payload does not start.
 ///
 /// ```
 /// use jobq::{JobOptions, Missed, Periodic};
@@ -53,14 +53,14 @@ impl Periodic {
         self
     }
 
-    /// What happens to times that nobody was there for. Defaults to [`Missed::One`].
+    /// Sets what happens to missed times. Defaults to [`Missed::One`].
     #[must_use]
     pub const fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
     }
 
-    /// The longest time by which a job is enqueued later than it is due. Defaults to zero. See
+    /// Sets the limit of the delay with which a job is enqueued after it is due. Defaults to zero. See
     /// [`ScheduleJob::jitter`](crate::ScheduleJob::jitter).
     #[must_use]
     pub const fn jitter(mut self, longest: Duration) -> Self {
@@ -69,22 +69,24 @@ impl Periodic {
     }
 }
 
-/// The treatment of missed times: those that passed more than two minutes before a pool could enqueue
+/// What happens to missed times: those that passed two minutes or more before a pool could enqueue
 /// the job, and those at which the queue was paused.
 ///
-/// A time that passed less than two minutes ago is late, not missed: its job is enqueued.
+/// A time that passed less than two minutes before is late, not missed: its job is enqueued. With
+/// [`One`](Self::One), late times share the job of the missed ones before them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Missed {
-    /// None of them is made up for.
+    /// No job is enqueued for a missed time.
     Skip,
-    /// One job is enqueued, for the last of them and for those that are late.
-    /// [`JobContext::missed`](crate::JobContext::missed) returns how many others there were, at most
-    /// 10,000.
+    /// One job is enqueued, for the last of the missed and late times.
+    /// [`JobContext::missed`](crate::JobContext::missed) returns the number of the other times, at
+    /// most 1,000.
     #[default]
     One,
-    /// A job is enqueued for each of the last 100.
+    /// One job is enqueued for each of the last 100 times. [`JobContext::missed`](crate::JobContext::missed)
+    /// of the first one returns the number of the times before it.
     All,
 }
 

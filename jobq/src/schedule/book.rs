@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::change::{self, Change};
-use super::deadlines::{Deadline, Deadlines, id_of};
-use super::report::{ScheduleReport, SeatReport};
+use super::deadlines::Fire;
+use super::entry::{Entry, Kept, Paused};
+use super::report::SeatReport;
 use super::spec::Spec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, from_millis, to_millis};
@@ -25,28 +26,6 @@ pub(crate) const MAX_LIST: usize = 250 * 1024;
 /// The most refused changes that are remembered.
 const MOST_REFUSED: usize = 10;
 
-/// A schedule as the list has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
-    #[serde(flatten)]
-    spec: Spec,
-    /// The program that last changed it.
-    by: String,
-    /// It has no deadlines up to this time.
-    after_ms: u64,
-    /// When a pool last named it, if it is part of code.
-    #[serde(default)]
-    named_ms: Option<u64>,
-    #[serde(default)]
-    paused: Option<Paused>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Paused {
-    since_ms: u64,
-    by: String,
-}
-
 #[derive(Serialize, Deserialize)]
 struct List<K> {
     schedules: K,
@@ -57,39 +36,6 @@ struct Position {
     until_ms: u64,
 }
 
-#[derive(Debug)]
-struct Entry {
-    kept: Kept,
-    /// The bytes of the list that it takes.
-    size: usize,
-    /// The error if this version or this machine cannot tell them.
-    deadlines: Result<Deadlines>,
-    next: Option<Deadline>,
-    /// Why the last job was not enqueued.
-    problem: Option<String>,
-}
-
-impl Entry {
-    fn new(kept: Kept, until: Option<SystemTime>) -> Self {
-        let (size, deadlines) = (change::write(&kept).len(), kept.spec.deadlines());
-        let mut entry = Self { kept, size, deadlines, next: None, problem: None };
-        entry.find_next(entry.from(until));
-        entry
-    }
-
-    /// The time up to which its deadlines are dealt with.
-    fn from(&self, until: Option<SystemTime>) -> SystemTime {
-        let after = from_millis(self.kept.after_ms);
-        until.map_or(after, |until| until.max(after))
-    }
-
-    fn find_next(&mut self, after: SystemTime) {
-        let deadlines = self.deadlines.as_ref().ok();
-        let active = deadlines.filter(|_| self.kept.paused.is_none());
-        self.next = active.and_then(|deadlines| deadlines.next(after));
-    }
-}
-
 /// A job to be enqueued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tick {
@@ -97,6 +43,14 @@ pub(crate) struct Tick {
     pub(crate) spec: Spec,
     pub(crate) due: SystemTime,
     pub(crate) missed: usize,
+}
+
+/// The jobs to be enqueued, and the schedules with missed deadlines that get none, with the number of
+/// these.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    pub(crate) jobs: Vec<Tick>,
+    pub(crate) skipped: Vec<(String, usize)>,
 }
 
 /// What a change did.
@@ -153,7 +107,7 @@ impl Book {
             [] => Vec::new(),
             written => change::read::<List<_>>(written).map_err(unreadable)?.schedules,
         };
-        let entry = |kept: Kept| (kept.spec.name.clone(), Entry::new(kept, until));
+        let entry = |kept: Kept| (kept.spec.name.clone(), Entry::new(queue, kept, until));
         Ok(Self {
             queue: queue.to_owned(),
             entries: kept.into_iter().map(entry).collect(),
@@ -164,25 +118,22 @@ impl Book {
         })
     }
 
-    /// Adds the schedules in the code of a pool that began at this time, and returns whether that
-    /// changed the list. New ones count from then on.
+    /// Adds the schedules in the code of a pool that began at this time, and returns what that did. New
+    /// ones count from then on.
     pub(crate) fn add_own(
         &mut self,
         specs: &[Spec],
         by: &str,
         began: SystemTime,
         now: SystemTime,
-    ) -> bool {
-        let mut changed = false;
+    ) -> Vec<Applied> {
+        let mut all = Vec::new();
         for spec in specs {
-            match self.name(spec, by, began, now) {
-                Applied::Nothing => {}
-                Applied::Refused(why) => self.refuse(why),
-                _ => changed = true,
-            }
+            let applied = self.name(spec, by, began, now);
+            all.push(self.remembered(applied));
             self.own.insert(spec.name.clone());
         }
-        changed
+        all
     }
 
     /// The number of schedules.
@@ -195,23 +146,9 @@ impl Book {
             Change::Put { spec, at_ms, by } => self.put(spec, &by, from_millis(at_ms), now),
             Change::Code { spec, .. } if self.own.contains(&spec.name) => Applied::Nothing,
             Change::Code { spec, at_ms, by } => self.name(&spec, &by, from_millis(at_ms), now),
-            Change::Remove { name } if self.own.contains(&name) => Applied::Refused(format!(
-                "schedule `{name}` was not removed: it is part of the code of a pool that runs"
-            )),
-            Change::Remove { name } => match self.entries.remove(&name) {
-                Some(_) => Applied::Changed,
-                None => Applied::Nothing,
-            },
-            Change::Pause { name, at_ms, by } => self.change(&name, |entry| {
-                entry.kept.paused = Some(Paused { since_ms: at_ms, by });
-                entry.next = None;
-            }),
-            Change::Resume { name } => self.change(&name, |entry| {
-                if entry.kept.paused.take().is_some() {
-                    entry.kept.after_ms = to_millis(now);
-                    entry.find_next(now);
-                }
-            }),
+            Change::Remove { name } => self.remove(&name),
+            Change::Pause { name, at_ms, by } => self.pause(&name, Paused { since_ms: at_ms, by }),
+            Change::Resume { name, at_ms } => self.resume(&name, from_millis(at_ms).min(now)),
             Change::Run { name, id } => match self.entries.get(&name) {
                 Some(entry) => {
                     let spec = entry.kept.spec.clone();
@@ -220,6 +157,11 @@ impl Book {
                 None => Applied::Nothing,
             },
         };
+        self.remembered(applied)
+    }
+
+    /// What a change did, which is remembered if it was refused.
+    fn remembered(&mut self, applied: Applied) -> Applied {
         if let Applied::Refused(why) = &applied {
             self.refuse(why.clone());
         }
@@ -232,10 +174,32 @@ impl Book {
         self.refused.drain(..self.refused.len().saturating_sub(MOST_REFUSED));
     }
 
-    fn change(&mut self, name: &str, change: impl FnOnce(&mut Entry)) -> Applied {
-        let Some(entry) = self.entries.get_mut(name) else { return Applied::Nothing };
-        change(entry);
-        Applied::Changed
+    fn remove(&mut self, name: &str) -> Applied {
+        match self.entries.get(name).map(|entry| entry.kept.named_ms) {
+            None => Applied::Nothing,
+            Some(Some(_)) => Applied::Refused(format!(
+                "schedule `{name}` was not removed: it is part of the code of a pool"
+            )),
+            Some(None) => {
+                self.entries.remove(name);
+                Applied::Changed
+            }
+        }
+    }
+
+    fn pause(&mut self, name: &str, paused: Paused) -> Applied {
+        let Some(entry) = self.entries.get(name) else { return Applied::Nothing };
+        let kept = Kept { paused: Some(paused), ..entry.kept.clone() };
+        self.keep(kept)
+    }
+
+    fn resume(&mut self, name: &str, at: SystemTime) -> Applied {
+        match self.entries.get(name).map(|entry| &entry.kept) {
+            Some(kept) if kept.paused.is_some() => {
+                self.keep(Kept { paused: None, after_ms: to_millis(at), ..kept.clone() })
+            }
+            _ => Applied::Nothing,
+        }
     }
 
     /// Adds a schedule of a client.
@@ -260,27 +224,25 @@ impl Book {
             ));
         }
         let of = before.map(|before| before.by.clone()).filter(|of| of != by);
-        match (self.insert(spec, by, at.min(now), None), of) {
-            (Applied::Changed, Some(of)) => Applied::Replaced { name, of },
-            (applied, _) => applied,
-        }
+        replaced(self.insert(spec, by, at.min(now), None), name, of)
     }
 
     /// Adds a schedule in the code of a pool, or notes that it is still there.
     fn name(&mut self, spec: &Spec, by: &str, at: SystemTime, now: SystemTime) -> Applied {
-        let now_ms = to_millis(now);
-        let before = self.entries.get_mut(&spec.name);
-        match before {
-            Some(Entry { kept, .. }) if kept.spec == *spec && kept.named_ms.is_some() => {
-                kept.named_ms = Some(now_ms);
-                Applied::Nothing
+        let named_ms = Some(to_millis(now));
+        let (after, of) = match self.entries.get_mut(&spec.name).map(|entry| &mut entry.kept) {
+            Some(kept) if kept.spec == *spec && kept.named_ms.is_some() => {
+                kept.named_ms = named_ms;
+                return Applied::Nothing;
             }
-            // A changed schedule counts from now on.
-            Some(_) => self.insert(spec.clone(), by, now, Some(now_ms)),
-            None => self.insert(spec.clone(), by, at.min(now), Some(now_ms)),
-        }
+            Some(kept) if kept.named_ms.is_some() => (now, None),
+            Some(kept) => (now, Some(kept.by.clone())),
+            None => (at.min(now), None),
+        };
+        replaced(self.insert(spec.clone(), by, after, named_ms), spec.name.clone(), of)
     }
 
+    /// Adds a schedule, or replaces one of its name, which counts from now on if its times are others.
     fn insert(
         &mut self,
         spec: Spec,
@@ -288,11 +250,18 @@ impl Book {
         after: SystemTime,
         named_ms: Option<u64>,
     ) -> Applied {
-        let name = spec.name.clone();
-        let paused = self.entries.get(&name).and_then(|entry| entry.kept.paused.clone());
-        let (by, after_ms) = (by.to_owned(), to_millis(after));
-        let kept = Kept { spec, by, after_ms, named_ms, paused };
-        let before = self.entries.insert(name.clone(), Entry::new(kept, self.until));
+        let before = self.entries.get(&spec.name).map(|entry| &entry.kept);
+        let same = before.filter(|before| before.spec.has_times_of(&spec));
+        let after_ms = same.map_or_else(|| to_millis(after), |same| same.after_ms);
+        let paused = before.and_then(|before| before.paused.clone());
+        self.keep(Kept { spec, by: by.to_owned(), after_ms, named_ms, paused })
+    }
+
+    /// Keeps a schedule in place of the one of its name, if there is room.
+    fn keep(&mut self, kept: Kept) -> Applied {
+        let name = kept.spec.name.clone();
+        let entry = Entry::new(&self.queue, kept, self.until);
+        let before = self.entries.insert(name.clone(), entry);
         let size = self.entries.values().map(|entry| entry.size).sum::<usize>();
         if size <= MAX_LIST {
             return Applied::Changed;
@@ -302,8 +271,8 @@ impl Book {
             None => self.entries.remove(&name),
         };
         Applied::Refused(format!(
-            "schedule `{name}` was not added: with it, the schedules of queue `{}` have {size} bytes, \
-             more than the limit of {MAX_LIST}; give schedules smaller payloads, or remove some",
+            "schedule `{name}` was not changed: with that, the schedules of queue `{}` have {size} \
+             bytes, more than the limit of {MAX_LIST}; give schedules smaller payloads, or remove some",
             self.queue
         ))
     }
@@ -330,29 +299,32 @@ impl Book {
 
     /// The jobs that are due, all deadlines up to `now` being dealt with by that. `None` if no schedule
     /// has a deadline, so that the position may stay.
-    pub(crate) fn ticks(&mut self, now: SystemTime, late: Duration) -> Option<Vec<Tick>> {
-        let (mut ticks, mut moves) = (Vec::new(), false);
+    pub(crate) fn ticks(&mut self, now: SystemTime, late: Duration) -> Option<Ticks> {
+        let (mut ticks, mut moves) = (Ticks::default(), false);
         for (name, entry) in &mut self.entries {
             let Ok(deadlines) = &entry.deadlines else { continue };
             if entry.next.is_none_or(|next| next.at > now) {
                 continue;
             }
             moves = true;
-            let fires =
-                deadlines.fires((entry.from(self.until), now), entry.kept.spec.missed, late);
-            ticks.extend(fires.into_iter().map(|fire| Tick {
-                id: id_of(name, fire.due),
-                spec: entry.kept.spec.clone(),
-                due: fire.due,
-                missed: fire.missed,
+            let spec = &entry.kept.spec;
+            let fires = deadlines.fires((entry.from(self.until), now), spec.missed, late);
+            ticks.jobs.extend(fires.jobs.into_iter().map(|Fire { due, missed }| Tick {
+                id: deadlines.id(due),
+                spec: spec.clone(),
+                due,
+                missed,
             }));
+            if fires.skipped > 0 {
+                ticks.skipped.push((name.clone(), fires.skipped));
+            }
             entry.find_next(now);
         }
         if !moves {
             return None;
         }
         self.until = Some(self.until.map_or(now, |until| until.max(now)));
-        ticks.sort_by_key(|tick| tick.due);
+        ticks.jobs.sort_by_key(|tick| tick.due);
         Some(ticks)
     }
 
@@ -379,24 +351,17 @@ impl Book {
     }
 
     pub(crate) fn report(&self) -> SeatReport {
-        let report = |entry: &Entry| {
-            let Kept { spec, by, after_ms, named_ms, paused } = &entry.kept;
-            let mut report = ScheduleReport::new(&self.queue, spec);
-            report.in_code = named_ms.is_some();
-            report.by.clone_from(by);
-            report.paused = paused.as_ref().map(|paused| from_millis(paused.since_ms));
-            report.paused_by = paused.as_ref().map(|paused| paused.by.clone());
-            let deadlines = entry.deadlines.as_ref();
-            let last = deadlines.ok().zip(self.until);
-            report.last = last.and_then(|(deadlines, until)| {
-                deadlines.last(from_millis(*after_ms), until, 1).pop()
-            });
-            let unknown = deadlines.err().map(ToString::to_string);
-            report.problem = unknown.or_else(|| entry.problem.clone());
-            report
-        };
+        let report = |entry: &Entry| entry.report(&self.queue, self.until);
         let schedules = self.entries.values().map(report).collect();
         SeatReport { schedules, refused: self.refused.clone() }
+    }
+}
+
+/// A change that has replaced the schedule of another program, if there is one.
+fn replaced(applied: Applied, name: String, of: Option<String>) -> Applied {
+    match (applied, of) {
+        (Applied::Changed, Some(of)) => Applied::Replaced { name, of },
+        (applied, _) => applied,
     }
 }
 

@@ -42,7 +42,7 @@ fn reopened(book: &Book, now: u64) -> Book {
 /// The jobs that are due: the names of their schedules, and seconds.
 fn ticks(book: &mut Book, now: u64) -> Vec<(String, u64)> {
     let ticks = book.ticks(at(now), LATE).unwrap_or_default();
-    ticks.into_iter().map(|tick| (tick.spec.name, to_millis(tick.due) / 1_000)).collect()
+    ticks.jobs.into_iter().map(|tick| (tick.spec.name, to_millis(tick.due) / 1_000)).collect()
 }
 
 fn due(name: &str, seconds: &[u64]) -> Vec<(String, u64)> {
@@ -91,15 +91,15 @@ fn an_equal_schedule_changes_nothing_and_another_one_counts_from_now() {
 fn schedules_in_code_count_on_as_long_as_they_stay_the_same() {
     let (own, changed) = ([spec("report", "every 60s")], [spec("report", "every 90s")]);
     let mut book = empty();
-    assert!(book.add_own(&own, "shop", at(0), at(0)));
+    assert_eq!(book.add_own(&own, "shop", at(0), at(0)), [Applied::Changed]);
     assert_eq!(ticks(&mut book, 60), due("report", &[60]));
     // Everybody is down until 150.
     let mut same = reopened(&book, 150);
-    assert!(!same.add_own(&own, "shop", at(150), at(150)));
+    assert_eq!(same.add_own(&own, "shop", at(150), at(150)), [Applied::Nothing]);
     assert_eq!(ticks(&mut same, 150), due("report", &[120]));
     // Even if the pool began before.
     let mut other = reopened(&book, 150);
-    assert!(other.add_own(&changed, "shop", at(100), at(150)));
+    assert_eq!(other.add_own(&changed, "shop", at(100), at(150)), [Applied::Changed]);
     assert_eq!(other.ticks(at(150), LATE), None);
     assert_eq!(ticks(&mut other, 180), due("report", &[180]));
     // The first pool of all counts from its beginning, although it took the seat later.
@@ -148,7 +148,7 @@ fn schedules_of_code_that_is_gone_are_forgotten() {
 #[test]
 fn a_paused_schedule_makes_up_for_nothing() {
     let pause = || Change::Pause { name: "a".to_owned(), at_ms: 70_000, by: "ann".to_owned() };
-    let resume = || Change::Resume { name: "a".to_owned() };
+    let resume = |seconds: u64| Change::Resume { name: "a".to_owned(), at_ms: seconds * 1_000 };
     let mut book = empty();
     book.apply(put("a", "every 60s", 0), at(0));
     assert_eq!(ticks(&mut book, 60), due("a", &[60]));
@@ -162,12 +162,18 @@ fn a_paused_schedule_makes_up_for_nothing() {
     assert_eq!(book.next(), None);
     let run = Change::Run { name: "a".to_owned(), id: JobId::new() };
     assert!(matches!(book.apply(run, at(200)), Applied::Run(tick) if tick.due == at(200)));
-    assert_eq!(book.apply(resume(), at(500)), Applied::Changed);
-    assert_eq!(ticks(&mut book, 510), due("a", &[510]));
+    // It counts from the call, also where nobody held it then.
+    let changes = [pause(), resume(475)];
+    assert_eq!(book.apply(resume(475), at(500)), Applied::Changed);
+    assert_eq!(ticks(&mut book, 510), due("a", &[480, 510]));
     // Resuming what runs does not skip a time.
-    book.apply(resume(), at(545));
+    assert_eq!(book.apply(resume(545), at(545)), Applied::Nothing);
     assert_eq!(ticks(&mut book, 545), due("a", &[540]));
-    assert_eq!(book.apply(Change::Resume { name: "b".to_owned() }, at(545)), Applied::Nothing);
+    // Nor do changes that come again.
+    let _ = changes.map(|change| book.apply(change, at(546)));
+    assert_eq!(ticks(&mut book, 575), due("a", &[570]));
+    let nobody = Change::Resume { name: "b".to_owned(), at_ms: 0 };
+    assert_eq!(book.apply(nobody, at(575)), Applied::Nothing);
 }
 
 #[test]
@@ -202,6 +208,36 @@ fn the_schedules_of_a_queue_are_bounded() {
 }
 
 #[test]
+fn a_pause_for_which_there_is_no_room_is_refused() {
+    let mut book = empty();
+    for number in 0.. {
+        let mut large = spec(&number.to_string(), "@daily");
+        large.payload = "x".repeat(8_000);
+        let change = Change::Put { spec: large, at_ms: 0, by: "web".to_owned() };
+        if matches!(book.apply(change, at(0)), Applied::Refused(_)) {
+            break;
+        }
+    }
+    let by = "x".repeat(16_000);
+    let pause = Change::Pause { name: "0".to_owned(), at_ms: 0, by };
+    assert!(matches!(book.apply(pause, at(0)), Applied::Refused(_)));
+    assert_eq!(book.report().schedules[0].paused, None);
+    assert!(book.list().len() <= MAX_LIST);
+}
+
+#[test]
+fn another_policy_with_the_same_times_misses_nothing() {
+    let mut book = empty();
+    book.add_own(&[spec("report", "every 60s")], "shop", at(0), at(0));
+    assert_eq!(ticks(&mut book, 60), due("report", &[60]));
+    let mut other = spec("report", "every 60s");
+    other.expires_ms = Some(5_000);
+    let mut next = reopened(&book, 125);
+    next.add_own(&[other], "shop", at(124), at(125));
+    assert_eq!(ticks(&mut next, 125), due("report", &[120]));
+}
+
+#[test]
 fn a_schedule_of_another_program_is_replaced_with_a_word() {
     let mut book = empty();
     book.apply(put("a", "every 60s", 0), at(0));
@@ -209,6 +245,9 @@ fn a_schedule_of_another_program_is_replaced_with_a_word() {
     let replaced = Applied::Replaced { name: "a".to_owned(), of: "web".to_owned() };
     assert_eq!(book.apply(other, at(0)), replaced);
     assert_eq!(book.report().schedules[0].by, "billing");
+    // A job's code takes the name, too.
+    let taken = book.add_own(&[spec("a", "every 60s")], "shop", at(0), at(0));
+    assert_eq!(taken, [Applied::Replaced { name: "a".to_owned(), of: "billing".to_owned() }]);
 }
 
 #[test]
@@ -243,7 +282,7 @@ fn changes_are_read_as_they_are_written() {
         Change::Code { spec: spec("a", "@daily"), at_ms: 7, by: name() },
         Change::Remove { name: name() },
         Change::Pause { name: name(), at_ms: 7, by: name() },
-        Change::Resume { name: name() },
+        Change::Resume { name: name(), at_ms: 7 },
         Change::Run { name: name(), id: JobId::new() },
     ] {
         let written = change::write(&change);

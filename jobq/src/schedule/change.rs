@@ -34,6 +34,7 @@ pub(crate) enum Change {
     },
     Resume {
         name: String,
+        at_ms: u64,
     },
     /// Enqueues the job of a schedule once, under this id.
     Run {

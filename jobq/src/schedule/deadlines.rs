@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use super::Schedule;
+use crate::error::{Error, Result};
 use crate::job::{JobId, Missed, to_millis};
+use crate::period;
 
 /// How late a deadline may be before it is missed. The successor of a holder whose node is cut off
 /// begins after some 70 s.
@@ -11,7 +13,9 @@ pub(crate) const LATE: Duration = Duration::from_secs(120);
 /// The most jobs for missed deadlines.
 const MOST: usize = 100;
 /// The most missed deadlines that are counted.
-const MOST_COUNTED: usize = 10_000;
+const MOST_COUNTED: usize = 1_000;
+/// The most deadlines within the jitter, all of which are looked at for the next one.
+const MOST_SPREAD: usize = 1_000;
 /// The first part of the past that is searched for the last deadlines.
 const FIRST_WINDOW: Duration = Duration::from_secs(128);
 
@@ -31,17 +35,49 @@ pub(crate) struct Fire {
     pub(crate) missed: usize,
 }
 
+/// What becomes of the deadlines up to now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fires {
+    pub(crate) jobs: Vec<Fire>,
+    /// How many deadlines get no job.
+    pub(crate) skipped: usize,
+}
+
 /// The deadlines of a schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadlines {
-    name: String,
+    /// Tells the schedule from all others of the namespace.
+    key: String,
     times: Vec<Schedule>,
     jitter: Duration,
 }
 
 impl Deadlines {
-    pub(crate) fn new(name: &str, times: Vec<Schedule>, jitter: Duration) -> Self {
-        Self { name: name.to_owned(), times, jitter }
+    pub(crate) fn new(
+        queue: &str,
+        name: &str,
+        times: Vec<Schedule>,
+        jitter: Duration,
+    ) -> Result<Self> {
+        let deadlines = Self { key: format!("{queue} {name}"), times, jitter };
+        if deadlines.is_spread_too_far() {
+            let text = format!(
+                "the jitter of schedule `{name}`, {}, is longer than {MOST_SPREAD} of its times; use a \
+                 shorter one",
+                period::format(jitter)
+            );
+            return Err(Error::invalid(text));
+        }
+        Ok(deadlines)
+    }
+
+    fn is_spread_too_far(&self) -> bool {
+        // From any of its times on.
+        let first = self.due_after(SystemTime::UNIX_EPOCH).next();
+        let end = first.and_then(|first| first.checked_add(self.jitter));
+        let (Some(first), false) = (first, self.jitter.is_zero()) else { return false };
+        let within = self.due_after(first).take_while(|due| end.is_none_or(|end| *due <= end));
+        within.take(MOST_SPREAD + 1).count() > MOST_SPREAD
     }
 
     /// The first deadline whose job is enqueued after a time.
@@ -65,21 +101,29 @@ impl Deadlines {
         (from, now): (SystemTime, SystemTime),
         missed: Missed,
         late: Duration,
-    ) -> Vec<Fire> {
+    ) -> Fires {
         let oldest = now.checked_sub(late).unwrap_or(SystemTime::UNIX_EPOCH);
         let is_missed = self.next(from).is_some_and(|next| next.at <= oldest);
         let each = |due| Fire { due, missed: 0 };
         if !is_missed || missed == Missed::Skip {
-            return self.within(from.max(oldest), now).map(each).collect();
+            let jobs = self.within(from.max(oldest), now).map(each).collect();
+            let skipped = self.within(from, oldest.max(from)).take(MOST_COUNTED).count();
+            return Fires { jobs, skipped };
         }
         let all = self.within(from, now).take(MOST_COUNTED + 1).count();
         let most = if missed == Missed::All { MOST } else { 1 };
-        let mut fires: Vec<_> = self.last(from, now, most).into_iter().map(each).collect();
-        let uncounted = all.saturating_sub(fires.len());
-        if let Some(first) = fires.first_mut() {
+        let mut jobs: Vec<_> = self.last(from, now, most).into_iter().map(each).collect();
+        let uncounted = all.saturating_sub(jobs.len());
+        if let Some(first) = jobs.first_mut() {
             first.missed = uncounted;
         }
-        fires
+        Fires { jobs, skipped: 0 }
+    }
+
+    /// The id of the job of a deadline: the same in each process, so that a job that is enqueued twice
+    /// has one id.
+    pub(crate) fn id(&self, due: SystemTime) -> JobId {
+        JobId::of_key(&format!("schedule {} {}", self.key, to_millis(due)))
     }
 
     /// The last deadlines in `(from, now]`, in order. The past is searched in parts that double, since
@@ -129,15 +173,9 @@ impl Deadlines {
         if longest == 0 {
             return due;
         }
-        let drawn = id_of(&self.name, due).low_bits() % longest;
+        let drawn = self.id(due).low_bits() % longest;
         due.checked_add(Duration::from_millis(drawn)).unwrap_or(due)
     }
-}
-
-/// The id of the job of a deadline: the same in each process, so that a job that is enqueued twice has
-/// one id.
-pub(crate) fn id_of(name: &str, due: SystemTime) -> JobId {
-    JobId::of_key(&format!("schedule {name} {}", to_millis(due)))
 }
 
 #[cfg(test)]

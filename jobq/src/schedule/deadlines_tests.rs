@@ -12,7 +12,7 @@ fn every(seconds: u64) -> Schedule {
 }
 
 fn deadlines(times: &[Schedule]) -> Deadlines {
-    Deadlines::new("report", times.to_vec(), Duration::ZERO)
+    Deadlines::new("mail", "report", times.to_vec(), Duration::ZERO).unwrap()
 }
 
 /// The seconds at which jobs are due, each with the number of missed deadlines that it stands for.
@@ -24,7 +24,7 @@ fn fires(
     late: Duration,
 ) -> Vec<(u64, usize)> {
     let fires = deadlines.fires((at(from), at(now)), missed, late);
-    fires.into_iter().map(|fire| (to_millis(fire.due) / 1_000, fire.missed)).collect()
+    fires.jobs.into_iter().map(|fire| (to_millis(fire.due) / 1_000, fire.missed)).collect()
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn the_times_of_several_rules_count_once() {
 #[test]
 fn jitter_moves_each_job_by_the_same_time_in_each_process() {
     let jitter = Duration::from_secs(100);
-    let spread = |name: &str| Deadlines::new(name, vec![every(60)], jitter);
+    let spread = |name: &str| Deadlines::new("mail", name, vec![every(60)], jitter).unwrap();
     let (one, same, other) = (spread("a"), spread("a"), spread("b"));
     let mut next = at(0);
     let mut moved = BTreeSet::new();
@@ -113,7 +113,7 @@ fn jitter_moves_each_job_by_the_same_time_in_each_process() {
         due.insert(deadline.due);
         // The jobs of an interval are those that are found one after the other.
         let fires = one.fires((next, deadline.at), Missed::Skip, LATE);
-        assert_eq!(fires, [Fire { due: deadline.due, missed: 0 }]);
+        assert_eq!(fires.jobs, [Fire { due: deadline.due, missed: 0 }]);
         next = deadline.at;
     }
     // No deadline comes twice.
@@ -123,8 +123,47 @@ fn jitter_moves_each_job_by_the_same_time_in_each_process() {
 }
 
 #[test]
+fn deadlines_that_are_skipped_are_counted() {
+    let minutely = deadlines(&[every(60)]);
+    for (from, now, missed, late, skipped) in [
+        (0, 3_600, Missed::Skip, LATE, 58),
+        (0, 179, Missed::Skip, LATE, 0),
+        (0, 179, Missed::Skip, Duration::ZERO, 2),
+        (0, 3_600, Missed::One, LATE, 0),
+        (3_600, 60, Missed::Skip, LATE, 0),
+    ] {
+        let fires = minutely.fires((at(from), at(now)), missed, late);
+        assert_eq!(fires.skipped, skipped, "from {from} to {now}, {missed:?}");
+    }
+}
+
+#[test]
+fn a_jitter_is_no_longer_than_a_thousand_times() {
+    let seconds = Duration::from_secs;
+    let hourly_seconds = Schedule::cron("* * 3 * * *").unwrap();
+    for (times, jitter, is_valid) in [
+        (every(1), seconds(1_000), true),
+        (every(1), seconds(1_001), false),
+        (every(60), seconds(3_600), true),
+        (hourly_seconds, seconds(3_600), false),
+        (Schedule::cron("@yearly").unwrap(), seconds(400 * 86_400), true),
+        (every(60), Duration::MAX, false),
+    ] {
+        let made = Deadlines::new("mail", "report", vec![times.clone()], jitter);
+        assert_eq!(made.is_ok(), is_valid, "{times}, {jitter:?}");
+    }
+}
+
+#[test]
 fn the_id_of_a_job_is_that_of_its_deadline() {
-    assert_eq!(id_of("report", at(60)), id_of("report", at(60)));
-    assert_ne!(id_of("report", at(60)), id_of("report", at(61)));
-    assert_ne!(id_of("report", at(60)), id_of("report-6", at(60)));
+    let of = |queue, name| Deadlines::new(queue, name, vec![every(60)], Duration::ZERO).unwrap();
+    let one = of("mail", "report").id(at(60));
+    assert_eq!(one, of("mail", "report").id(at(60)));
+    for other in [
+        of("mail", "report").id(at(61)),
+        of("mail", "report-6").id(at(60)),
+        of("mail.eu", "report").id(at(60)),
+    ] {
+        assert_ne!(one, other);
+    }
 }

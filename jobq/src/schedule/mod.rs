@@ -28,7 +28,7 @@
 //!   are due once.
 //! * **Intervals**: second, minute or hour has a `*`, a range or a step, as in `*/10 * * * *`. An
 //!   interval is due whenever the clocks show a matching time: in both passes of a repeated hour,
-//!   and never in a gap. Vixie's cron takes a range for fixed times.
+//!   and never in a gap. Vixie's cron treats a range as fixed times.
 //!
 //! A period is due at each of its multiples since 1970-01-01 00:00:00 UTC, whatever the clocks
 //! show.
@@ -36,6 +36,7 @@
 pub(crate) mod book;
 pub(crate) mod change;
 pub(crate) mod deadlines;
+mod entry;
 mod next;
 mod report;
 pub(crate) mod spec;
@@ -133,8 +134,8 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// A text that is no duration, and a period that is not a whole number of seconds, zero or longer
-    /// than 3,650 days, are [invalid](crate::ErrorKind::Invalid) arguments.
+    /// A text that is not a duration, and a period that is zero, longer than 3,650 days or not a whole
+    /// number of seconds, are [invalid](crate::ErrorKind::Invalid) arguments.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -193,7 +194,7 @@ impl Schedule {
         text.strip_prefix(EVERY).map_or_else(|| Self::cron(text), Self::every)
     }
 
-    /// Returns the times after this one, in order. They end in the year 9999.
+    /// Returns the times after `time`, in order, up to the year 9999.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -219,7 +220,8 @@ impl Schedule {
     }
 
     /// Writes a time as RFC 3339 text to the second, as the clocks of the zone show it:
-    /// `"2026-11-30T02:30:00+01:00"`. One that RFC 3339 cannot express is the nearest that it can.
+    /// `"2026-11-30T02:30:00+01:00"`. A time that RFC 3339 cannot express is
+    /// written as the nearest that it can.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -270,7 +272,7 @@ pub trait IntoSchedule {
     ///
     /// # Errors
     ///
-    /// A text that is no cron expression.
+    /// A text that is not a cron expression.
     fn into_schedule(self) -> Result<Schedule>;
 }
 

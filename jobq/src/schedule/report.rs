@@ -23,20 +23,21 @@ pub struct ScheduleReport {
     pub times: Vec<String>,
     /// The time zone of the cron expressions.
     pub zone: String,
-    /// What happens to times that nobody was there for.
+    /// What happens to missed times.
     pub missed: Missed,
-    /// The longest time by which a job is enqueued later than it is due, in milliseconds.
+    /// The limit of the delay with which a job is enqueued after it is due, in milliseconds.
     pub jitter_ms: u64,
     /// Whether the schedule is part of the code of a pool. If not, a client made it.
     pub in_code: bool,
-    /// The program that last changed the schedule.
+    /// The program that made or last replaced the schedule.
     pub by: String,
     /// When the schedule was paused, if it is.
     #[serde(with = "rfc3339::option")]
     pub paused: Option<SystemTime>,
     /// Who paused it.
     pub paused_by: Option<String>,
-    /// When the last job was due.
+    /// The last time that was dealt with since the schedule was made, changed or resumed: a job was
+    /// enqueued for it, unless it was missed or refused.
     #[serde(with = "rfc3339::option")]
     pub last: Option<SystemTime>,
     /// Why the last job was not enqueued, or why the schedule enqueues none.

@@ -35,7 +35,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// Returns an error unless pools can keep the schedule.
-    pub(crate) fn check(&self) -> Result<Deadlines> {
+    pub(crate) fn check(&self, queue: &str) -> Result<Deadlines> {
         check_name("schedule", &self.name)?;
         let size = self.payload.len();
         if size > MAX_PAYLOAD {
@@ -52,13 +52,18 @@ impl Spec {
                 self.name
             )));
         }
-        self.deadlines()
+        self.deadlines(queue)
+    }
+
+    /// Whether another one has the same deadlines.
+    pub(crate) fn has_times_of(&self, other: &Self) -> bool {
+        (&self.times, &self.zone, self.jitter_ms) == (&other.times, &other.zone, other.jitter_ms)
     }
 
     /// The deadlines, if this version and this machine know the times and the zone.
-    pub(crate) fn deadlines(&self) -> Result<Deadlines> {
+    pub(crate) fn deadlines(&self, queue: &str) -> Result<Deadlines> {
         let times = self.times.iter().map(|text| Schedule::of_text(text)?.zone(&self.zone));
         let times = times.collect::<Result<Vec<_>>>()?;
-        Ok(Deadlines::new(&self.name, times, Duration::from_millis(self.jitter_ms)))
+        Deadlines::new(queue, &self.name, times, Duration::from_millis(self.jitter_ms))
     }
 }

@@ -55,7 +55,6 @@ impl PoolPart {
         state_of(&self.together, &self.alone)
     }
 
-    /// What the pool reports about the queue.
     /// Returns when the state may have changed since the call.
     #[cfg(feature = "schedules")]
     pub(super) fn changed(&self) -> impl Future<Output = ()> + use<> {
@@ -68,6 +67,7 @@ impl PoolPart {
         }
     }
 
+    /// What the pool reports about the queue.
     fn report(&self) -> PoolQueue {
         let plan = self.queue.plan();
         let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));

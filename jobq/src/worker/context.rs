@@ -126,8 +126,8 @@ impl JobContext {
         self
     }
 
-    /// The same context for the job of a schedule that was due at this time, and that stands for so many
-    /// missed times beside it.
+    /// Returns the same context for a job that the schedule `name` enqueued, that was due at `due`, and
+    /// that covers `missed` missed times in addition.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -217,7 +217,8 @@ impl JobContext {
         self.client.clock().now()
     }
 
-    /// When the first attempt was due: the time of enqueueing plus the delay.
+    /// When the first attempt was due: the time of enqueueing plus the delay, or the time of the schedule
+    /// that enqueued the job.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.envelope.due()
@@ -230,8 +231,8 @@ impl JobContext {
         self.envelope.schedule()
     }
 
-    /// How many missed times of its schedule the job stands for, beside the one at which it was
-    /// [due](Self::due): see [`Missed`](crate::Missed). Zero for any other job.
+    /// The number of missed times of its schedule that the job covers, in addition to the time at
+    /// which it was [due](Self::due): see [`Missed`](crate::Missed). Zero for a job without a schedule.
     ///
     /// ```
     /// use jobq::{BoxError, JobContext, Missed, job};

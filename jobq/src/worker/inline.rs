@@ -59,16 +59,16 @@ impl InlineBuilder {
         self.0.layers.push(layer);
     }
 
-    /// Checks the settings and declares the queues.
-    ///
-    /// # Errors
-    ///
-    /// Settings with which a pool does not start.
     #[cfg(feature = "schedules")]
     pub(crate) fn cron<J: Job>(&mut self, times: Result<Schedule>) {
         self.0.periodics.add(J::NAME, times);
     }
 
+    /// Checks the settings and declares the queues.
+    ///
+    /// # Errors
+    ///
+    /// Settings with which a pool does not start.
     pub(crate) async fn start(self, client: Client) -> Result<Inline> {
         let queues = self.0.check(CONCURRENCY)?;
         #[cfg(feature = "schedules")]
@@ -115,7 +115,6 @@ impl Inline {
         if name.is_empty() { &envelope.queue } else { name }
     }
 
-    /// Whether there is a function for jobs of this type.
     /// Enqueues the jobs of schedules that are due, and returns when the next one is.
     #[cfg(feature = "schedules")]
     pub(crate) async fn tick(&self) -> Result<Option<SystemTime>> {
@@ -141,6 +140,7 @@ impl Inline {
         Ok(first)
     }
 
+    /// Whether there is a function for jobs of this type.
     pub(crate) fn knows<J: Job>(&self) -> bool {
         self.shared.plan.jobs.contains_key(J::NAME)
             && self.shared.plan.queues.contains_key(queue_of::<J>())

@@ -40,9 +40,9 @@ pub(crate) struct Registered {
     pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
     requires: Requires,
-    /// The payload with which it is enqueued without arguments.
+    /// Finds the payload with which it is enqueued without arguments.
     #[cfg(feature = "schedules")]
-    pub(crate) empty_payload: Option<&'static str>,
+    empty_payload: fn() -> Option<&'static str>,
 }
 
 impl Registered {
@@ -56,7 +56,7 @@ impl Registered {
             start: Guarded::new(start),
             requires,
             #[cfg(feature = "schedules")]
-            empty_payload: periodic::payload_of::<J>(),
+            empty_payload: periodic::payload_of::<J>,
         }
     }
 

@@ -8,7 +8,8 @@ use crate::output::Output;
 
 /// Enqueue the job of a schedule once, now
 ///
-/// It runs also while the schedule is paused. Prints the id of the job.
+/// The pool that holds the schedules enqueues it; if no pool runs, the first one that starts.
+/// This works even while the schedule is paused. Prints the id of the job.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -24,7 +25,7 @@ pub(crate) struct Pause {
 
 /// Resume a paused schedule
 ///
-/// The times that passed meanwhile are not made up for.
+/// No job is enqueued for the times that passed during the pause.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
@@ -33,7 +34,8 @@ pub(crate) struct Resume {
 
 /// Remove a schedule
 ///
-/// A schedule in the code of a running worker pool cannot be removed.
+/// A schedule in the code of worker pools cannot be removed. It goes half an hour after the last of
+/// these pools.
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     #[command(flatten)]
@@ -61,9 +63,7 @@ pub(super) async fn run(target: Target, options: &Options, output: Output) -> En
     let client = options.client().await?;
     let id = options.admin(&client).run_schedule(&target.schedule, target.queues()).await?;
     let document = json!({"schedule": target.schedule, "id": id});
-    output.answer(document, || {
-        format!("the job of schedule {} is enqueued: {id}", target.schedule)
-    })?;
+    output.answer(document, || format!("schedule {}: job {id} requested", target.schedule))?;
     Ok(End::Done)
 }
 
@@ -87,6 +87,6 @@ pub(super) async fn remove(target: Target, options: &Options, output: Output) ->
 
 fn changed(target: &Target, change: &str, output: Output) -> Ended {
     let document = json!({"schedule": target.schedule, "change": change});
-    output.answer(document, || format!("schedule {} is {change}", target.schedule))?;
+    output.answer(document, || format!("schedule {} {change}", target.schedule))?;
     Ok(End::Done)
 }

@@ -17,7 +17,7 @@ use crate::output::table::{Align, Cell, Table};
 /// FROM is `code` for a schedule in the code of a worker pool, else the program that made it. NEXT
 /// is the next time at which the job is due, in the time zone of the schedule, or `paused`. LAST is
 /// the time since its last job was due. The JSON has the payload and the next ten times. Schedules
-/// that are unknown, and changes that a pool refused, are notes on standard error.
+/// that cannot be read, and changes that a pool refused, are reported on standard error.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Queues to show; all known queues by default

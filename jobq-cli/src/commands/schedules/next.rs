@@ -12,8 +12,8 @@ use crate::output::table::{Align, Table};
 
 /// Print the next times of a cron expression or a period, without connecting to a broker
 ///
-/// A cron expression has five fields: minute, hour, day of month, month and day of week. One of
-/// six fields begins with the second.
+/// A cron expression has five fields: minute, hour, day of month, month and day of week. An
+/// expression of six fields begins with the seconds.
 ///
 /// Example: `jobq schedules next "30 2 * * MON-FRI" --zone Europe/Berlin`.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "NAME", default_value = "UTC")]
     zone: String,
-    /// Number of times
+    /// Number of next times to print
     #[arg(
         long,
         value_name = "N",

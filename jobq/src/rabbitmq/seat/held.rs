@@ -26,6 +26,9 @@ const RENEWAL: Duration = Duration::from_secs(600);
 /// How long the broker need not be asked again whether the seat is held.
 const FRESH: Duration = Duration::from_secs(3);
 
+/// The most jobs that are published at once.
+const AT_ONCE: usize = 500;
+
 /// A seat that is held.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -296,14 +299,22 @@ impl Seat for Held {
     async fn advance(&mut self, jobs: Vec<Envelope>, position: Vec<u8>) -> Result<Vec<NotPushed>> {
         check_change(&position)?;
         let shared = Arc::clone(&self.shared);
-        let advancing = async {
+        let looking = async {
             self.keep().await?;
-            self.look().await?;
-            let refused = self.push(jobs).await?;
-            self.write(Part::Position, position).await?;
-            Ok(refused)
+            self.look().await
         };
-        in_time(&shared, Box::pin(advancing)).await
+        in_time(&shared, Box::pin(looking)).await?;
+        let (mut refused, mut pushed) = (Vec::new(), 0);
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            let some: Vec<_> = jobs.by_ref().take(AT_ONCE).collect();
+            let count = some.len();
+            let of_these = in_time(&shared, Box::pin(self.push(some))).await?;
+            refused.extend(of_these.into_iter().map(|(place, error)| (pushed + place, error)));
+            pushed += count;
+        }
+        in_time(&shared, Box::pin(self.write(Part::Position, position))).await?;
+        Ok(refused)
     }
 
     async fn leave(mut self: Box<Self>) {

@@ -5,9 +5,9 @@ use crate::job::Job;
 use crate::schedule::IntoSchedule;
 
 impl WorkerPool {
-    /// Enqueues a job of the pool at the times of a cron expression or of a
-    /// [`Schedule`](crate::schedule::Schedule), in place of those of its attribute: for times that come
-    /// from the configuration. Several calls for one job add up.
+    /// Sets the times of a job of the pool: a cron expression in UTC, or a
+    /// [`Schedule`](crate::schedule::Schedule). They replace the times of its attribute. Use it for
+    /// times from the configuration. Several calls for one job add times.
     ///
     /// The job is enqueued without arguments, as with the key `cron` of [`#[job]`](macro@crate::job).
     ///
@@ -28,17 +28,17 @@ impl WorkerPool {
     /// # }
     /// ```
     ///
-    /// A pool with a text that is no cron expression does not start.
+    /// A pool with an invalid cron expression does not start.
     pub fn cron<J: Job>(mut self, times: impl IntoSchedule) -> Self {
         self.registry.periodics.add(J::NAME, times.into_schedule());
         self
     }
 
-    /// Whether the pool enqueues the jobs of schedules. Defaults to `true`.
+    /// Sets whether the pool enqueues the jobs of schedules. Defaults to `true`.
     ///
-    /// Of the pools that work on a queue, one at a time does so. With `false` this one never does, and
-    /// the schedules in its code count for nothing: for a canary with new code, or a pool inside a web
-    /// process. The pool runs the jobs nevertheless.
+    /// Of the pools that work on a queue, one at a time enqueues them. With `false`, this pool never
+    /// does, and the schedules in its code are ignored. The pool still runs the jobs. Use it for a
+    /// canary with new code, or for a pool inside a web process.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};

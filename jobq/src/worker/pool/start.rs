@@ -27,6 +27,8 @@ impl WorkerPool {
         let queues = self.check()?;
         let background = background::handle()?;
         let engine = self.client.engine();
+        #[cfg(feature = "schedules")]
+        let schedules = Planned::new(&self.registry, &**engine)?;
         let has_solo = engine.capabilities().solo;
         let mut specs = self.registry.queue_specs(&queues)?;
         for spec in &mut specs {
@@ -48,8 +50,6 @@ impl WorkerPool {
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
         let client = self.client.clone();
-        #[cfg(feature = "schedules")]
-        let schedules = Planned::new(&self.registry, &**client.engine())?;
         let plan = self.registry.into_plan(queues, self.client);
         let shared = Arc::new(Shared::new(plan, runtime, has_solo));
         let queues = &shared.plan.queues;

@@ -83,7 +83,7 @@ impl Periodics {
         };
         let JobOptions { expires, .. } = job.options;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let Some(payload) = job.empty_payload else {
+        let Some(payload) = (job.empty_payload)() else {
             return Err(Error::invalid(format!(
                 "job `{name}` is periodic, but its payload cannot be read from `{{}}`, with which it is \
                  enqueued; give each field a default with `#[serde(default)]`, or make schedules with \
@@ -101,7 +101,7 @@ impl Periodics {
             expires_ms: expires.map(millis),
             headers: BTreeMap::new(),
         };
-        spec.check().map_err(wrong)?;
+        spec.check(job.queue).map_err(wrong)?;
         Ok(Some(spec))
     }
 }

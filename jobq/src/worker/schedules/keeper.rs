@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
+use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::engine::{MAX_LIST, Seat};
 use crate::error::Result;
 use crate::guard::lock;
 use crate::job::{rfc3339, to_millis};
-use crate::schedule::book::{self, Applied, Book, Tick};
+use crate::schedule::book::{self, Applied, Book, Tick, Ticks};
 use crate::schedule::change::{self, Change};
 use crate::schedule::spec::Spec;
 
@@ -18,8 +19,8 @@ const _: () = assert!(book::MAX_LIST < MAX_LIST);
 
 /// The most changes that are merged before the list is written.
 const MOST_CHANGES: usize = 500;
-/// The most jobs that are enqueued before the position is written.
-const MOST_JOBS: usize = 500;
+/// How long the next of the changes that wait may take.
+const CHANGE_LIMIT: Duration = Duration::from_millis(50);
 
 /// A seat with its book.
 #[derive(Debug)]
@@ -30,9 +31,9 @@ pub(crate) struct Keeper {
     book: Arc<Mutex<Book>>,
 }
 
-/// The change that names a schedule of this program to the holder.
-pub(super) fn naming(client: &Client, spec: &Spec) -> Vec<u8> {
-    let (at_ms, by) = (to_millis(client.clock().now()), client.program().to_string());
+/// The change that names a schedule of this program, whose pool began at this time, to the holder.
+pub(super) fn naming(client: &Client, spec: &Spec, began: SystemTime) -> Vec<u8> {
+    let (at_ms, by) = (to_millis(began), client.program().to_string());
     change::write(&Change::Code { spec: spec.clone(), at_ms, by })
 }
 
@@ -45,17 +46,10 @@ impl Keeper {
     pub(crate) fn open(client: Client, queue: &str, seat: Box<dyn Seat>) -> Result<Self> {
         let (now, value) = (client.clock().now(), seat.value());
         let book = Book::open(queue, (&value.list, &value.position), now)?;
-        let ahead = book.ahead_of(now).as_secs();
-        if ahead > 0 {
-            tracing::warn!(
-                queue,
-                seconds = ahead,
-                "jobs of schedules were enqueued by a clock ahead of this machine's; the next ones \
-                 follow when this one has reached it"
-            );
-        }
         let book = Arc::new(Mutex::new(book));
-        Ok(Self { client, queue: queue.to_owned(), seat, book })
+        let keeper = Self { client, queue: queue.to_owned(), seat, book };
+        keeper.compare_clock();
+        Ok(keeper)
     }
 
     pub(super) fn book(&self) -> Arc<Mutex<Book>> {
@@ -66,10 +60,28 @@ impl Keeper {
         self.client.clock().now()
     }
 
+    /// Warns if jobs were enqueued by a clock that was ahead, since none are until this one is there.
+    fn compare_clock(&self) {
+        let seconds = lock(&self.book).ahead_of(self.now()).as_secs();
+        if seconds > 0 {
+            let queue = &self.queue;
+            tracing::warn!(
+                queue,
+                seconds,
+                "jobs of schedules were enqueued by a clock ahead of this machine's; the next ones \
+                 follow when this one has reached it"
+            );
+        }
+    }
+
     /// Adds the schedules in the code of the pool, which began at this time.
     pub(crate) async fn add_own(&mut self, own: &[Spec], began: SystemTime) -> Result<()> {
         let (by, now) = (self.client.program(), self.now());
-        let changed = lock(&self.book).add_own(own, by, began, now);
+        let applied = lock(&self.book).add_own(own, by, began, now);
+        let changed = applied.iter().any(|applied| *applied != Applied::Nothing);
+        for applied in applied {
+            self.tell(applied);
+        }
         let (queue, schedules) = (&self.queue, lock(&self.book).len());
         tracing::debug!(queue, schedules, "schedules of the queue held");
         if changed { self.write_list().await } else { Ok(()) }
@@ -77,6 +89,14 @@ impl Keeper {
 
     pub(crate) async fn next_change(&mut self) -> Result<Vec<u8>> {
         self.seat.next_change().await
+    }
+
+    /// Merges the changes that were stored while nobody held the seat.
+    pub(super) async fn merge_waiting(&mut self) -> Result<()> {
+        while let Ok(change) = timeout(CHANGE_LIMIT, self.seat.next_change()).await {
+            self.merge(change?).await?;
+        }
+        Ok(())
     }
 
     /// Merges a change, and those that are there already.
@@ -87,23 +107,28 @@ impl Keeper {
         {
             changes.push(next?);
         }
-        let runs: Vec<_> = changes.iter().filter_map(|change| self.apply(change)).collect();
+        let applied = changes.iter().map(|change| self.apply(change));
+        let applied: Vec<_> = applied.collect();
+        let runs = applied.into_iter().filter_map(|applied| self.tell(applied)).collect();
         // Before the changes are gone.
         self.enqueue(runs).await?;
         self.write_list().await
     }
 
-    /// Applies a change to the book. Returns the job to be enqueued, if there is one.
-    fn apply(&self, change: &[u8]) -> Option<Tick> {
-        let (queue, now) = (&self.queue, self.now());
-        let applied = match change::read(change) {
-            Ok(change) => lock(&self.book).apply(change, now),
+    fn apply(&self, change: &[u8]) -> Applied {
+        match change::read(change) {
+            Ok(change) => lock(&self.book).apply(change, self.now()),
             Err(error) => {
                 let why = format!("a change was ignored: {error}");
                 lock(&self.book).refuse(why.clone());
                 Applied::Refused(why)
             }
-        };
+        }
+    }
+
+    /// Logs what a change did. Returns the job to be enqueued, if there is one.
+    fn tell(&self, applied: Applied) -> Option<Tick> {
+        let queue = &self.queue;
         match applied {
             Applied::Run(tick) => return Some(*tick),
             Applied::Refused(why) => {
@@ -128,18 +153,16 @@ impl Keeper {
     /// Enqueues the jobs that are due. Of deadlines that are later than this, some may be missed.
     pub(crate) async fn tick(&mut self, late: Duration) -> Result<()> {
         let now = self.now();
-        let (ticks, before, position) = {
+        let (ticks, position) = {
             let mut book = lock(&self.book);
-            let before = book.position();
-            (book.ticks(now, late), before, book.position())
+            (book.ticks(now, late), book.position())
         };
-        let Some(mut ticks) = ticks else { return Ok(()) };
-        let last = ticks.split_off(ticks.len().saturating_sub(MOST_JOBS));
-        let mut first = ticks.into_iter().peekable();
-        while first.peek().is_some() {
-            self.advance(first.by_ref().take(MOST_JOBS).collect(), before.clone()).await?;
+        let Some(Ticks { jobs, skipped }) = ticks else { return Ok(()) };
+        for (schedule, missed) in skipped {
+            let queue = &self.queue;
+            tracing::warn!(queue, schedule, missed, "missed times of a schedule skipped");
         }
-        self.advance(last, position).await
+        self.advance(jobs, position).await
     }
 
     /// Enqueues jobs, without a deadline.
@@ -186,12 +209,13 @@ impl Keeper {
         let (queue, schedule, due) = (&self.queue, &spec.name, rfc3339::format(*due));
         tracing::error!(
             queue, schedule, job = spec.job, %id, due, %error,
-            "job of a schedule not enqueued; the next time follows"
+            "job of a schedule not enqueued; the next one is enqueued at its time"
         );
     }
 
-    /// Removes schedules in code that no pool has any more.
-    pub(crate) async fn forget(&mut self) -> Result<()> {
+    /// Looks at the clock, and removes schedules in code that no pool has any more.
+    pub(crate) async fn upkeep(&mut self) -> Result<()> {
+        self.compare_clock();
         let forgotten = lock(&self.book).forget(self.now());
         if forgotten.is_empty() {
             return Ok(());

@@ -4,10 +4,12 @@
 mod keeper;
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 pub(super) use self::keeper::Keeper;
@@ -19,18 +21,22 @@ use super::running::Keepers;
 use super::shared::Shared;
 use crate::engine::{Engine, Seat, Seats};
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard;
 use crate::repeated::Repeated;
 use crate::schedule::deadlines::LATE;
 use crate::schedule::spec::Spec;
 
 /// How often a pool names its schedules to the holder, and looks for a seat that it was not told of.
 const NAMING: Duration = Duration::from_secs(600);
+/// How long a pool waits before it names its schedules again where that failed.
+const NAMING_AGAIN: Duration = Duration::from_secs(15);
 /// How long a pool waits for a seat before it names its schedules to the holder.
 const FIRST_NAMING: Duration = Duration::from_secs(1);
 /// How long a pool waits after it lost a seat, or could not take it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often a holder looks for schedules to forget, and at its clock.
 const UPKEEP: Duration = Duration::from_secs(60);
+
 /// The schedules of a pool before it runs.
 #[derive(Debug)]
 pub(super) struct Planned {
@@ -92,13 +98,16 @@ impl Schedules {
     async fn keep(self) {
         let mut failed = Repeated::default();
         loop {
-            let Err(error) = self.hold_once().await else { return };
+            let held = AssertUnwindSafe(self.hold_once()).catch_unwind().await;
+            let held = held
+                .unwrap_or_else(|panic| Err(Error::new(ErrorKind::Refused, guard::text(panic))));
+            let Err(error) = held else { return };
             if error.is_closed() {
                 return;
             }
             if let Some(line) = failed.happens(Instant::now()) {
                 let (queue, more) = (self.queue(), line.more);
-                tracing::warn!(queue, %error, more, "schedules of the queue not held; trying again");
+                tracing::warn!(queue, %error, more, "jobs of the queue's schedules cannot be enqueued; retrying");
             }
             let end = &self.pool.enough;
             if end.run_until_cancelled(sleep(PAUSE)).await.is_none() {
@@ -118,6 +127,8 @@ impl Schedules {
         let Some(seat) = self.pool.enough.run_until_cancelled(taking).await else { return Ok(()) };
         let mut keeper = Keeper::open(client.clone(), self.queue(), seat?)?;
         keeper.add_own(&self.own, self.began).await?;
+        // Before the first jobs: those of a removed schedule are not wanted any more.
+        keeper.merge_waiting().await?;
         let _shown = self.board.show(self.queue(), keeper.book());
         let held = self.hold(&mut keeper).await;
         if held.is_ok() {
@@ -158,10 +169,14 @@ impl Schedules {
             sleep(wait).await;
             wait = NAMING;
             for spec in &self.own {
-                let change = keeper::naming(&self.pool.resources.client, spec);
+                let change = keeper::naming(&self.pool.resources.client, spec, self.began);
                 if let Err(error) = seats.change(self.queue(), change).await {
                     let queue = self.queue();
-                    tracing::debug!(queue, %error, "could not name schedules to their holder");
+                    tracing::debug!(
+                        queue, %error,
+                        "could not tell the pool that enqueues which schedules this pool has"
+                    );
+                    wait = NAMING_AGAIN;
                 }
             }
         }
@@ -174,7 +189,12 @@ impl Schedules {
         loop {
             // Made before the state is read, so that no change is missed.
             let changed = self.part.changed();
-            let is_paused = matches!(self.part.state(), QueueState::Paused { .. });
+            let is_paused = match self.part.state() {
+                QueueState::Paused { .. } => true,
+                QueueState::Consuming => false,
+                // A consumer that rests or is lost tells nothing of a pause.
+                _ => was_paused,
+            };
             if !is_paused {
                 // What was due while the queue was paused is missed.
                 let late = if was_paused { Duration::ZERO } else { LATE };
@@ -194,7 +214,7 @@ impl Schedules {
                 change = keeper.next_change() => keeper.merge(change?).await?,
                 () = due => {}
                 () = changed => {}
-                () = sleep(UPKEEP) => keeper.forget().await?,
+                () = sleep(UPKEEP) => keeper.upkeep().await?,
             }
         }
     }

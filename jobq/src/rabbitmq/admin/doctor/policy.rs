@@ -190,6 +190,9 @@ mod tests {
             (Failed, Warning),
             (Orphan, Warning),
         ];
+        let kept =
+            &[(Work, Error), (Solo, Error), (Seat, Error), (Failed, Warning), (Orphan, Warning)];
+        let held = &[(Work, Warning), (Solo, Warning), (Seat, Warning)];
         let passing_on = &[(Work, Error), (Tier, Error), (Level, Error), (Due, Error)];
         let table: &[(&str, Value, Expected<'_>)] = &[
             ("max-length", json!(5), all),
@@ -209,53 +212,19 @@ mod tests {
                 ],
             ),
             // The wait of a tier and of a level is shorter.
-            (
-                "message-ttl",
-                json!(4_000_000_000_u64),
-                &[
-                    (Work, Error),
-                    (Solo, Error),
-                    (Seat, Error),
-                    (Failed, Warning),
-                    (Orphan, Warning),
-                ],
-            ),
+            ("message-ttl", json!(4_000_000_000_u64), kept),
             ("expires", json!(60_000), all),
-            (
-                "delivery-limit",
-                json!(20),
-                &[
-                    (Work, Error),
-                    (Solo, Error),
-                    (Seat, Error),
-                    (Failed, Warning),
-                    (Orphan, Warning),
-                ],
-            ),
+            ("delivery-limit", json!(20), kept),
             ("delivery-limit", json!(2_147_483_647), none),
             // No limit on 4.x, so that the argument's applies; refused on 3.10.
             ("delivery-limit", json!(-1), none),
-            (
-                "delivery-limit",
-                json!(0),
-                &[
-                    (Work, Error),
-                    (Solo, Error),
-                    (Seat, Error),
-                    (Failed, Warning),
-                    (Orphan, Warning),
-                ],
-            ),
+            ("delivery-limit", json!(0), kept),
             (
                 "dead-letter-routing-key",
                 json!("elsewhere"),
                 &[(Work, Error), (Tier, Error), (Level, Error)],
             ),
-            (
-                "consumer-timeout",
-                json!(1_000),
-                &[(Work, Warning), (Solo, Warning), (Seat, Warning)],
-            ),
+            ("consumer-timeout", json!(1_000), held),
             ("consumer-timeout", json!(90_000_000), none),
             ("dead-letter-exchange", json!("x"), none),
             ("overflow", json!("drop-head"), passing_on),
@@ -274,11 +243,7 @@ mod tests {
                     (Orphan, Warning),
                 ],
             ),
-            (
-                "delayed-retry-type",
-                json!("returned"),
-                &[(Work, Warning), (Solo, Warning), (Seat, Warning)],
-            ),
+            ("delayed-retry-type", json!("returned"), held),
             ("delayed-retry-type", json!("disabled"), none),
             ("consumer-disconnected-timeout", json!(5_000), none),
             ("max-in-memory-length", json!(1), none),
