@@ -4,6 +4,7 @@ pub mod ends_worker;
 pub mod fails_first;
 pub mod reports_runs;
 pub mod soak_job;
+pub mod tick;
 pub mod waits_for_others;
 
 use std::time::SystemTime;

@@ -1,0 +1,146 @@
+//! Ten jobs are due each second, and the process that enqueues them is killed each second.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jobq::{JobId, Missed};
+use jobq_tests::both_engines;
+use jobq_tests::files::Directory;
+use jobq_tests::jobs::tick::Tick;
+use jobq_tests::test_store::{Store, until};
+
+use super::{PATIENCE, place, rounds};
+
+both_engines!(no_time_is_missed_when_holders_die);
+
+const SCHEDULES: usize = 10;
+const PROCESSES: usize = 3;
+/// How far from a kill a job may come twice: the time until another process holds the schedules, or runs what the
+/// dead one ran.
+const AROUND: u64 = 40;
+
+/// Nobody, where numbers of processes stand.
+const NOBODY: usize = usize::MAX;
+
+struct Worker {
+    child: Child,
+    number: usize,
+}
+
+impl Worker {
+    fn start(store: &Store, file: &Path, number: usize, holder: &Arc<AtomicUsize>) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["ticks", &store.url, &store.namespace])
+            .arg(file)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (lines, holder) = (BufReader::new(child.stdout.take().unwrap()), Arc::clone(holder));
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                if line.contains("schedules of the queue held") {
+                    holder.store(number, Ordering::SeqCst);
+                }
+            }
+        });
+        Self { child, number }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The jobs that ran: those of each schedule and second, with the longest time by which one was late.
+#[derive(Default)]
+struct Ran {
+    jobs: BTreeMap<(String, u64), Vec<JobId>>,
+    latest: u64,
+    missed: u64,
+}
+
+impl Ran {
+    fn read(file: &Path) -> Self {
+        let mut ran = Self::default();
+        for line in std::fs::read_to_string(file).unwrap_or_default().lines() {
+            let [schedule, due, id, late, missed] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let key = (schedule.to_owned(), due.parse().unwrap());
+            ran.jobs.entry(key).or_default().push(id.parse().unwrap());
+            ran.latest = ran.latest.max(late.parse().unwrap());
+            ran.missed += missed.parse::<u64>().unwrap();
+        }
+        ran
+    }
+
+    /// The seconds of this range for which a schedule has no job.
+    fn lacking(&self, from: u64, to: u64) -> Vec<(String, u64)> {
+        let keys =
+            (0..SCHEDULES).flat_map(|number| (from..=to).map(move |due| (name(number), due)));
+        keys.filter(|key| !self.jobs.contains_key(key)).collect()
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("tick-{number}")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+async fn no_time_is_missed_when_holders_die(store: Store) {
+    let (folder, client) = (Directory::new(), store.client().await);
+    let (file, holder) = (folder.file("ticks"), Arc::new(AtomicUsize::new(NOBODY)));
+    for number in 0..SCHEDULES {
+        let schedule = client.schedule(name(number), Tick {}).every("1s").missed(Missed::All);
+        schedule.await.unwrap();
+    }
+    let from = now() + 1;
+    let start = |number| Worker::start(&store, &file, number, &holder);
+    let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
+    let mut kills = Vec::new();
+    for number in PROCESSES..PROCESSES + rounds(12, 600) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let place_of_holder = until("a process that holds the schedules", async || {
+            let holder = holder.load(Ordering::SeqCst);
+            workers.iter().position(|worker| worker.number == holder)
+        });
+        let place_of_holder = place_of_holder.await;
+        kills.push(now());
+        workers[place_of_holder] = start(number);
+    }
+    let to = now();
+    let began = std::time::Instant::now();
+    let ran = loop {
+        let ran = Ran::read(&file);
+        let lacking = ran.lacking(from, to);
+        if lacking.is_empty() {
+            break ran;
+        }
+        assert!(began.elapsed() < PATIENCE, "{} times have no job: {lacking:?}", lacking.len());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    let (times, twice) = (ran.jobs.len(), ran.jobs.values().filter(|ids| ids.len() > 1).count());
+    println!(
+        "holders of schedules die, {}: {} times, {times} times of schedules, {twice} twice, at most {} ms late",
+        place(&store),
+        kills.len(),
+        ran.latest
+    );
+    assert_eq!(ran.missed, 0);
+    for ((schedule, due), ids) in &ran.jobs {
+        assert!(ids.iter().all(|id| *id == ids[0]), "{schedule} at {due}: {ids:?}");
+        let is_near = kills.iter().any(|kill| kill.abs_diff(*due) < AROUND);
+        assert!(ids.len() == 1 || is_near, "{schedule} at {due} came {} times", ids.len());
+    }
+}
