@@ -111,6 +111,12 @@ async fn send_report(month: String) -> Result<(), BoxError> {
     Ok(())
 }
 
+#[job(queue = "reports", cron = "30 2 * * MON-FRI", zone = "Europe/Berlin", missed = "skip")]
+async fn close_books() -> Result<(), BoxError> {
+    work(500, 1_500).await;
+    Ok(())
+}
+
 #[job(queue = "newsletter")]
 async fn send_newsletter(subscriber: u64) -> Result<(), BoxError> {
     work(20, 60).await;
@@ -153,6 +159,7 @@ pub async fn open() -> Result<Demo> {
         .register::<SendReceipt>()
         .register::<ChargeCard>()
         .register::<SendReport>()
+        .register::<CloseBooks>()
         .concurrency(4)
         .shutdown_timeout(Duration::from_secs(1));
     let studio = WorkerPool::new(&client)
@@ -172,6 +179,11 @@ async fn fill(client: &Client) -> Result<()> {
         order(client, number).await?;
         client.enqueue(ResizeImage { product: number, width: 1_200 }).await?;
         client.enqueue(SendNewsletter { subscriber: number }).await?;
+    }
+    for (shop, hour) in [("lyon", 6), ("oslo", 7)] {
+        let report = SendReport { month: "the last".to_owned() };
+        let weekly = client.schedule(format!("weekly-{shop}"), report);
+        weekly.cron(format!("0 {hour} * * MON")).zone("Europe/Paris").jitter("5m").await?;
     }
     for (month, delay) in [("2026-12", "3d"), ("2027-01", "34d"), ("2027-02", "65d")] {
         client.enqueue(SendReport { month: month.into() }).delay(delay).await?;

@@ -49,6 +49,44 @@ async fn a_queue_is_paused_and_resumed_among_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn schedules_are_run_paused_resumed_and_removed() {
+    let kit = Kit::new().await;
+    let job = || Greet { error: String::new(), secret: "s3cr3t".to_owned() };
+    let schedule = kit.client.schedule("night-7", job()).cron("30 2 * * *").zone("Europe/Berlin");
+    schedule.await.unwrap();
+    let page = kit.get("/schedules").await.text;
+    let next = page.matches(":30:00 (+0").count();
+    assert!(page.contains("30 2 * * * (Europe/Berlin)") && next == 10, "{next}: {page}");
+    assert!(!page.contains("s3cr3t"), "{page}");
+
+    let run = kit.post("/schedules/mail/night-7/run", "").await;
+    assert_eq!((run.status, run.header("location")), (StatusCode::SEE_OTHER, "/schedules"));
+    let paused = kit.post("/schedules/mail/night-7/pause", "").await;
+    assert_eq!(paused.status, StatusCode::SEE_OTHER, "{paused:?}");
+    let page = kit.sees("/schedules", "by ann").await;
+    assert!(page.contains("/schedules/mail/night-7/resume"), "{page}");
+    kit.post("/schedules/mail/night-7/resume", "").await;
+    kit.sees("/schedules", "/schedules/mail/night-7/pause").await;
+    let pool = jobq::WorkerPool::new(&kit.client).register::<Greet>().spawn().await.unwrap();
+    // What was requested while no pool ran.
+    until("the job", async || {
+        let pools = kit.client.admin().overview(jobq::admin::Queues::one("mail")).await.ok()?;
+        (pools.queues[0].completed == 1).then_some(())
+    })
+    .await;
+    kit.post("/schedules/mail/night-7/remove", "").await;
+    kit.sees("/schedules", "No schedules.").await;
+    pool.shutdown().await.unwrap();
+    kit.post("/schedules/mail/night-7/run", "").await.says(StatusCode::NOT_FOUND, "night-7");
+    let activity = kit.get("/activity").await.text;
+    assert!(activity.contains("schedule night-7 of mail"), "{activity}");
+
+    let reader = Kit::with(|dashboard| dashboard, Access::Only(vec![Action::Pause])).await;
+    let refused = reader.post("/schedules/mail/night-7/remove", "").await;
+    refused.says(StatusCode::FORBIDDEN, "Schedules");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_enqueued_with_its_exact_payload() {
     let kit = Kit::new().await;
     let form =

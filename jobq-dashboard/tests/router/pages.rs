@@ -19,6 +19,7 @@ async fn without_queues_the_pages_say_what_to_do() {
         ("/failed", "No queue has failed jobs"),
         ("/queues/mail/failed", "This queue has no failed jobs"),
         ("/pools", "No pool answers"),
+        ("/schedules", "Schedules"),
         ("/doctor", "Doctor"),
         ("/activity", "No activity yet"),
     ] {
