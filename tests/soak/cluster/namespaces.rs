@@ -159,7 +159,7 @@ async fn round(
     }
     println!("{what}: {} s until the nodes are back", began.elapsed().as_secs());
     let mut repairs = 0;
-    while !come_through(namespaces, what).await {
+    while !come_through(cluster, namespaces, what).await {
         assert!(repairs < REPAIRS, "{what}: what the docs say repairs nothing");
         repair(cluster).await;
         repairs += 1;
@@ -205,21 +205,37 @@ async fn go_on(cluster: &Cluster, namespaces: &mut [Namespace], or: &str) {
     if timeout(LONG, join_all(progress)).await.is_ok() {
         return;
     }
-    for (namespace, before) in namespaces.iter().zip(before) {
-        let now = namespace.books.account.progress();
-        println!(
-            "accepted and ended: {before:?} before, {now:?} now; {:?}",
-            namespace.running.health()
-        );
-    }
-    let columns = ["list_queues", "name", "messages", "leader", "members", "online", "--silent"];
-    println!("{}", cluster.nodes()[0].ctl(&columns).await);
+    println!("accepted and ended before: {before:?}");
+    show(cluster, namespaces).await;
     panic!("{or}");
+}
+
+/// Prints what each namespace has and what its pool reports, and what the broker has.
+async fn show(cluster: &Cluster, namespaces: &mut [Namespace]) {
+    for (number, namespace) in namespaces.iter_mut().enumerate() {
+        let (is_over, passages) = (namespace.is_over(), namespace.passages().await);
+        let (progress, health) = (namespace.books.account.progress(), namespace.running.health());
+        println!("{number}: {progress:?}, over: {is_over}, waits: {passages:?}, {health:?}");
+    }
+    for node in cluster.nodes() {
+        println!("{}: supervisor of dead letters: {}", node.name(), has_supervisor(node).await);
+    }
+    let columns = [
+        "list_queues",
+        "name",
+        "messages",
+        "messages_ready",
+        "leader",
+        "members",
+        "online",
+        "--silent",
+    ];
+    println!("{}", cluster.nodes()[0].ctl(&columns).await);
 }
 
 /// Waits until all jobs have ended, and come out of each tier and level. False if some still do not
 /// when their pools must have told it.
-async fn come_through(namespaces: &mut [Namespace], what: &str) -> bool {
+async fn come_through(cluster: &Cluster, namespaces: &mut [Namespace], what: &str) -> bool {
     let since = Instant::now();
     for namespace in &mut *namespaces {
         namespace.told = None;
@@ -239,6 +255,9 @@ async fn come_through(namespaces: &mut [Namespace], what: &str) -> bool {
         if since.elapsed() > TOLD {
             println!("{what}: these do not after {seconds} s, told after: {missing:?}");
             let all_told = missing.iter().all(|(_, told)| told.is_some());
+            if !all_told {
+                show(cluster, namespaces).await;
+            }
             assert!(all_told, "{what}: a pool does not tell what stands still: {missing:?}");
             return false;
         }

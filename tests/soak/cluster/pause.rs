@@ -348,9 +348,11 @@ impl<'c> Round<'c> {
         let calling = async { while !self.once(call).await {} };
         if timeout(LONG, calling).await.is_err() {
             let list = ["list_consumers", "queue_name", "channel_pid", "consumer_tag", "--silent"];
+            let channels = ["list_channels", "pid", "connection", "consumer_count", "--silent"];
             let mut consumers = String::new();
             for node in OTHERS {
                 consumers += &self.cluster.nodes()[node].ctl(&list).await;
+                consumers += &self.cluster.nodes()[node].ctl(&channels).await;
             }
             panic!("{call:?} is not possible, with these consumers:\n{consumers}");
         }

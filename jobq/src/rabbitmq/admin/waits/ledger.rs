@@ -117,10 +117,12 @@ impl Ledger {
         (before > Passage::Passing).then(|| entry.change())
     }
 
-    /// Probes may have come back unheard, or are held up by an alarm: those on their way do not count.
+    /// Probes may have come back unheard, or are held up by an alarm: those on their way do not count, and
+    /// the next ones are due.
     pub(super) fn interrupt(&mut self) {
         for entry in self.0.values_mut() {
             entry.on_their_way.clear();
+            entry.sent = None;
             if entry.passage == Passage::Passing {
                 entry.passage = Passage::Unknown;
             }

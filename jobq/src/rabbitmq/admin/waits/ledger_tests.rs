@@ -87,7 +87,10 @@ fn those_sent_before_one_that_came_are_not_waited_for() {
 fn an_interruption_counts_for_nothing_and_clears_no_trouble() {
     let (mut ledger, key) = ledger();
     ledger.sent(&key, Uuid::now_v7(), s(0));
+    assert_eq!(ledger.due(s(1), 9).len(), 0);
     ledger.interrupt();
+    // Nothing is on its way for which the next probe could wait.
+    assert_eq!(ledger.due(s(1), 9).len(), 1);
     assert!(ledger.judge(s(1_000)).is_empty());
     ledger.came(&key, Uuid::now_v7());
     assert_eq!(ledger.passage(Some("mail")), Some(Passage::Passing));
