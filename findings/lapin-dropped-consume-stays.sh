@@ -26,12 +26,15 @@ export RABBITMQ_CONFIG_FILE=$folder/none RABBITMQ_GENERATED_CONFIG_DIR=$folder/c
 cargo_home=${CARGO_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.cargo}
 rustup_home=${RUSTUP_HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)/.rustup}
 echo '[].' >"$folder/plugins"
+# As a child: the broker would start a daemon that outlives it.
+epmd &
+names=$!
 setsid /usr/lib/rabbitmq/bin/rabbitmq-server >"$folder/output" 2>&1 &
 node=$!
 end() {
   kill -- "-$node" 2>/dev/null || true
   wait "$node" 2>/dev/null || true
-  pkill -f "epmd.*$ERL_EPMD_PORT" 2>/dev/null || true
+  kill "$names" 2>/dev/null || true
   rm -rf "$folder"
 }
 trap end EXIT
