@@ -226,7 +226,8 @@ async fn read(
     let QueueNames { mut names, complete, .. } = names;
     let is_named = |queue: &str| !complete || names.contains(queue);
     let queues = names.iter().cloned().collect();
-    let answers = administer.ask(Ask::all(Question::Schedules, queues, PATIENCE)).await?;
+    let answers =
+        administer.ask(Ask::all(Question::Schedules { begun: None }, queues, PATIENCE)).await?;
     let mut found = Schedules { more: !complete, ..Schedules::default() };
     let mut held = BTreeSet::new();
     for (pool, reply) in answers.replies {

@@ -269,7 +269,8 @@ impl Client {
         let is_first = !seats.exists(queue).await?;
         seats.change(queue, change::write(change)).await?;
         if is_first && let Some(administer) = engine.administer() {
-            let ask = Ask::all(Question::Schedules, vec![queue.to_owned()], PATIENCE);
+            let question = Question::Schedules { begun: Some(queue.to_owned()) };
+            let ask = Ask::all(question, vec![queue.to_owned()], PATIENCE);
             if let Err(error) = administer.ask(ask).await {
                 tracing::debug!(queue, %error, "could not tell pools of a new schedule");
             }

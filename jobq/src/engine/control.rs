@@ -84,8 +84,12 @@ pub enum Question {
         /// The job.
         id: JobId,
     },
-    /// The schedules that the pool holds. It also looks for queues with their first schedule.
-    Schedules,
+    /// The schedules that the pool holds.
+    Schedules {
+        /// A queue that may have its first schedule, which a pool of the queue takes on then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        begun: Option<String>,
+    },
 }
 
 /// A failed job that an operation retried with a single attempt.
@@ -276,7 +280,8 @@ mod tests {
             Question::Quiet,
             Question::Stop,
             Question::Cancel { id: JobId::new() },
-            Question::Schedules,
+            Question::Schedules { begun: None },
+            Question::Schedules { begun: Some("mail".to_owned()) },
         ] {
             let json = serde_json::to_string(&question).unwrap();
             assert_eq!(serde_json::from_str::<Question>(&json).unwrap(), question, "{json}");

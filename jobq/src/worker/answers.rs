@@ -167,8 +167,10 @@ impl Controlled for ControlledPool {
                 Reply::Accepted
             }
             #[cfg(feature = "schedules")]
-            Question::Schedules => {
-                self.board.tell();
+            Question::Schedules { begun } => {
+                let own = self.parts.iter().map(|part| part.queue.name);
+                own.filter(|own| begun.as_deref() == Some(own))
+                    .for_each(|own| self.board.tell(own));
                 let report = |report| serde_json::to_value(report).unwrap_or_default();
                 let reports = self.board.reports().into_iter();
                 Reply::Schedules {

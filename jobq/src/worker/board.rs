@@ -1,6 +1,6 @@
 //! The schedules that a pool holds, for those who ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
@@ -13,8 +13,8 @@ use crate::schedule::book::Book;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     books: Mutex<BTreeMap<&'static str, Arc<Mutex<Book>>>>,
-    /// Counts how often the pool was told to look for seats.
-    told: watch::Sender<u64>,
+    /// The queues of which the pool was told that they may have a seat.
+    told: watch::Sender<BTreeSet<&'static str>>,
 }
 
 impl Board {
@@ -30,13 +30,16 @@ impl Board {
         books.into_iter().map(|(queue, book)| (queue.to_owned(), lock(&book).report())).collect()
     }
 
-    /// Tells the pool to look for seats, since a queue may have its first one.
-    pub(crate) fn tell(&self) {
-        self.told.send_modify(|count| *count += 1);
+    /// Tells the pool that a queue may have a seat.
+    pub(crate) fn tell(&self, queue: &'static str) {
+        self.told.send_modify(|told| _ = told.insert(queue));
     }
 
-    pub(super) fn told(&self) -> watch::Receiver<u64> {
-        self.told.subscribe()
+    /// Returns when the pool was told of this queue since the last call.
+    pub(super) async fn told(&self, queue: &'static str) {
+        // Cannot fail: the board owns the sender.
+        let _ = self.told.subscribe().wait_for(|told| told.contains(queue)).await;
+        self.told.send_modify(|told| _ = told.remove(queue));
     }
 }
 

@@ -73,7 +73,7 @@ impl InlineBuilder {
         let queues = self.0.check(CONCURRENCY)?;
         #[cfg(feature = "schedules")]
         let specs = self.0.schedules()?;
-        client.engine().declare(&self.0.queue_specs(&queues)?).await?;
+        client.engine().declare(&registry::specs(&queues)).await?;
         let plan = self.0.into_plan(queues, client.clone());
         let shared = Shared::new(plan, Handle::current(), false);
         let observers = shared.plan.queues.keys().map(|queue| {

@@ -345,8 +345,6 @@ impl WorkerPool {
         if let Some(problem) = &self.unread_timeout {
             return Err(Error::invalid(format!("the shutdown timeout of the pool: {problem}")));
         }
-        #[cfg(feature = "schedules")]
-        self.registry.schedules()?;
         self.registry.check(self.concurrency)
     }
 }

@@ -128,6 +128,8 @@ pub(crate) struct QueuePlan {
     pub(crate) concurrency: u16,
     /// The job of a message without a name: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
+    /// Whether it has schedules.
+    seat: bool,
     /// How many slots are held by functions past their timeout.
     pub(crate) lost_slots: watch::Sender<usize>,
     waits: BTreeSet<Duration>,
@@ -207,20 +209,6 @@ impl Registry {
         self.queues(concurrency)
     }
 
-    /// The queues that the engine must declare, with seats where they have schedules.
-    pub(super) fn queue_specs(&self, queues: &Queues) -> Result<Vec<QueueSpec>> {
-        #[allow(unused_mut)] // without schedules
-        let mut specs = specs(queues);
-        #[cfg(feature = "schedules")]
-        {
-            let schedules = self.schedules()?;
-            for spec in &mut specs {
-                spec.seat = schedules.contains_key(&*spec.name);
-            }
-        }
-        Ok(specs)
-    }
-
     /// The schedules of each queue, if the pool enqueues their jobs.
     #[cfg(feature = "schedules")]
     pub(super) fn schedules(&self) -> Result<Specs> {
@@ -264,6 +252,10 @@ impl Registry {
             }
             queue.concurrency = stated.get(name).map_or(default, |(_, concurrency)| *concurrency);
         }
+        #[cfg(feature = "schedules")]
+        for queue in self.schedules()?.into_keys() {
+            queues.entry(queue).or_default().seat = true;
+        }
         Ok(queues)
     }
 }
@@ -281,7 +273,9 @@ pub(crate) fn may_outlast(
 pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
     let spec = |(name, queue): (&&str, &QueuePlan)| {
         let waits = queue.waits.iter().copied();
-        QueueSpec::new(*name).waits(waits).patterns(queue.patterns.iter().copied()).solo()
+        let spec = QueueSpec::new(*name).waits(waits).patterns(queue.patterns.iter().copied());
+        let spec = spec.solo();
+        if queue.seat { spec.seat() } else { spec }
     };
     queues.iter().map(spec).collect()
 }

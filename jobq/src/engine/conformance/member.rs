@@ -121,7 +121,7 @@ impl Member {
             Question::Quiet | Question::Clock { .. } => Reply::Accepted,
             Question::Stop => Reply::Refused { why: "it is \"busy\"".into() },
             Question::Cancel { .. } => Reply::Cancelled(crate::engine::Cancel::AskedBlocking),
-            Question::Schedules => {
+            Question::Schedules { .. } => {
                 let queues = [("mail".to_owned(), serde_json::json!({"schedules": []}))];
                 Reply::Schedules { queues: queues.into() }
             }

@@ -5,6 +5,7 @@ use crate::client::Doctor;
 use crate::error::Result;
 #[cfg(feature = "rabbitmq")]
 use crate::rabbitmq::Topology;
+use crate::worker::registry;
 
 impl WorkerPool {
     /// Everything that the pool would declare on a RabbitMQ broker, whatever the engine of its
@@ -28,7 +29,7 @@ impl WorkerPool {
     #[cfg(feature = "rabbitmq")]
     pub fn topology(&self) -> Result<Topology> {
         let queues = self.check()?;
-        Ok(Topology::from_queues(self.client.namespace(), &self.registry.queue_specs(&queues)?))
+        Ok(Topology::from_queues(self.client.namespace(), &registry::specs(&queues)))
     }
 
     /// Looks for settings that weaken the guarantees of jobq, as
@@ -51,6 +52,6 @@ impl WorkerPool {
     /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
     pub fn doctor(&self) -> Result<Doctor> {
         let queues = self.check()?;
-        Ok(Doctor::new(self.client.clone(), self.registry.queue_specs(&queues)?))
+        Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
     }
 }

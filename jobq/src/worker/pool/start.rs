@@ -30,7 +30,7 @@ impl WorkerPool {
         #[cfg(feature = "schedules")]
         let schedules = Planned::new(&self.registry, &**engine)?;
         let has_solo = engine.capabilities().solo;
-        let mut specs = self.registry.queue_specs(&queues)?;
+        let mut specs = registry::specs(&queues);
         for spec in &mut specs {
             spec.solo = has_solo;
         }

@@ -26,7 +26,9 @@ use crate::repeated::Repeated;
 use crate::schedule::deadlines::LATE;
 use crate::schedule::spec::Spec;
 
-/// How often a pool names its schedules to the holder, and looks for a seat that it was not told of.
+/// How often a pool looks for a seat that it was not told of. A broker logs each look in vain.
+const LOOKING: Duration = Duration::from_secs(3_600);
+/// How often a pool names its schedules to the holder.
 const NAMING: Duration = Duration::from_secs(600);
 /// How long a pool waits before it names its schedules again where that failed.
 const NAMING_AGAIN: Duration = Duration::from_secs(15);
@@ -140,14 +142,9 @@ impl Schedules {
 
     /// Returns when the queue has a seat, or the pool has schedules for it.
     async fn wait_for_seat(&self, seats: &dyn Seats) -> Result<()> {
-        let mut told = self.board.told();
-        while self.own.is_empty() {
-            told.borrow_and_update();
-            if seats.exists(self.queue()).await? {
-                break;
-            }
-            // Whether it was told or not.
-            let _ = timeout(NAMING, told.changed()).await;
+        while self.own.is_empty() && !seats.exists(self.queue()).await? {
+            // Whether it is told or not.
+            let _ = timeout(LOOKING, self.board.told(self.queue())).await;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub async fn questions_and_answers_arrive_unchanged(bench: &Bench) {
         Question::Quiet,
         Question::Stop,
         Question::Cancel { id: JobId::new() },
-        Question::Schedules,
+        Question::Schedules { begun: Some("mail".to_owned()) },
     ] {
         let asked = Ask::pool(pool.id(), question.clone(), DEADLINE);
         let answers = ask(bench.engine(), asked).await;

@@ -39,8 +39,10 @@ impl Control {
         has_solo: impl Fn(&str) -> Option<bool>,
     ) -> Result<Answers> {
         let Ask { question, pool, queues, patience, .. } = ask;
-        let is_order =
-            !matches!(question, Question::Report | Question::Watch { .. } | Question::Schedules);
+        let is_order = !matches!(
+            question,
+            Question::Report | Question::Watch { .. } | Question::Schedules { .. }
+        );
         let question = serde_json::to_value(&question).map_err(|error| {
             Error::invalid("cannot serialize the query to the pools").with_source(error)
         })?;
