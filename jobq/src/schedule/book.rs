@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::change::{self, Change};
-use super::deadlines::Fire;
+use super::deadlines::{Fire, LATE};
 use super::entry::{Entry, Kept, Paused};
 use super::report::SeatReport;
 use super::spec::Spec;
@@ -237,7 +237,8 @@ impl Book {
             }
             Some(kept) if kept.named_ms.is_some() => (now, None),
             Some(kept) => (now, Some(kept.by.clone())),
-            None => (at.min(now), None),
+            // A pool may have begun long ago, and the seat with all that was enqueued may have been deleted.
+            None => (at.min(now).max(now.checked_sub(LATE).unwrap_or(at)), None),
         };
         replaced(self.insert(spec.clone(), by, after, named_ms), spec.name.clone(), of)
     }

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::job::Missed;
-use crate::schedule::deadlines::LATE;
 
 fn at(seconds: u64) -> SystemTime {
     from_millis(seconds * 1_000)
@@ -106,6 +105,10 @@ fn schedules_in_code_count_on_as_long_as_they_stay_the_same() {
     let mut first = opened(&[], &[], 70);
     first.add_own(&own, "shop", at(50), at(70));
     assert_eq!(ticks(&mut first, 70), due("report", &[60]));
+    // A pool that began long ago has named it to the holder before, of whom nothing is left.
+    let mut deleted = opened(&[], &[], 10_000);
+    deleted.add_own(&own, "shop", at(0), at(10_000));
+    assert_eq!(ticks(&mut deleted, 10_000), due("report", &[9_900, 9_960]));
 }
 
 #[test]
