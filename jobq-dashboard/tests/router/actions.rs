@@ -68,7 +68,7 @@ async fn schedules_are_run_paused_resumed_and_removed() {
     kit.post("/schedules/mail/night-7/resume", "").await;
     kit.sees("/schedules", "/schedules/mail/night-7/pause").await;
     let pool = jobq::WorkerPool::new(&kit.client).register::<Greet>().spawn().await.unwrap();
-    // What was requested while no pool ran.
+    // The job was requested while no pool ran.
     until("the job", async || {
         let pools = kit.client.admin().overview(jobq::admin::Queues::one("mail")).await.ok()?;
         (pools.queues[0].completed == 1).then_some(())

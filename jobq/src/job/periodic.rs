@@ -69,7 +69,7 @@ impl Periodic {
     }
 }
 
-/// What happens to missed times: those that passed two minutes or more before a pool could enqueue
+/// The handling of missed times: those that passed two minutes or more before a pool could enqueue
 /// the job, and those at which the queue was paused.
 ///
 /// A time that passed less than two minutes before is late, not missed: its job is enqueued. With

@@ -53,7 +53,7 @@ pub(crate) struct Ticks {
     pub(crate) skipped: Vec<(String, usize)>,
 }
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     Nothing,
@@ -160,7 +160,7 @@ impl Book {
         self.remembered(applied)
     }
 
-    /// What a change did, which is remembered if it was refused.
+    /// The effect of a change, which is remembered if it was refused.
     fn remembered(&mut self, applied: Applied) -> Applied {
         if let Applied::Refused(why) = &applied {
             self.refuse(why.clone());

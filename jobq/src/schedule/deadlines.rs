@@ -35,7 +35,7 @@ pub(crate) struct Fire {
     pub(crate) missed: usize,
 }
 
-/// What becomes of the deadlines up to now.
+/// The jobs of the deadlines up to now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fires {
     pub(crate) jobs: Vec<Fire>,

@@ -23,7 +23,7 @@ pub struct ScheduleReport {
     pub times: Vec<String>,
     /// The time zone of the cron expressions.
     pub zone: String,
-    /// What happens to missed times.
+    /// The handling of missed times.
     pub missed: Missed,
     /// The limit of the delay with which a job is enqueued after it is due, in milliseconds.
     pub jitter_ms: u64,
