@@ -205,7 +205,7 @@ async fn a_schedule_that_was_made_without_a_pool_is_found_by_the_first_one(store
     assert_eq!((found[1].payload.as_str(), found[1].in_code), (r#"{"number":7}"#, false));
     assert!(!found[1].by.is_empty());
 
-    // What is changed before the first pool is not enqueued by the old times.
+    // A schedule that is removed before the first pool enqueues nothing.
     web.client.schedule("nine", Plain { number: 9 }).every("5m").await.unwrap();
     clock.advance(12 * MINUTE);
     web.client.unschedule("nine").await.unwrap();
@@ -275,7 +275,7 @@ async fn a_schedule_is_paused_resumed_run_and_removed(store: Store) {
         Some(found.schedules.iter().any(|schedule| schedule.paused.is_some()))
     };
     until("the end of the pause", async || (!is_paused().await?).then_some(())).await;
-    // What was due meanwhile is not made up for.
+    // No job is enqueued for the times of the pause.
     program.expect(5, &[("often", 10, 0), ("seven", 10, 0)]).await;
 
     let admin = program.client.admin();

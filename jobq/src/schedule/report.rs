@@ -34,7 +34,7 @@ pub struct ScheduleReport {
     /// When the schedule was paused, if it is.
     #[serde(with = "rfc3339::option")]
     pub paused: Option<SystemTime>,
-    /// Who paused it.
+    /// The name of the person or program that paused it.
     pub paused_by: Option<String>,
     /// The last time that was dealt with since the schedule was made, changed or resumed: a job was
     /// enqueued for it, unless it was missed or refused.

@@ -1,4 +1,4 @@
-//! What a schedule says, as seats keep it. Pure.
+//! The content of a schedule, as seats keep it. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

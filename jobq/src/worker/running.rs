@@ -42,7 +42,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// The tasks that enqueue the jobs of schedules. Each ends when the pool takes no more jobs.
 pub(super) type Keepers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// What runs in a pool.
+/// The tasks of a pool, and its membership.
 pub(super) struct Tasks {
     /// Of each queue.
     pub(super) consumers: Vec<Consumers>,

@@ -350,9 +350,8 @@ impl<'c> Round<'c> {
             let list = ["list_consumers", "queue_name", "channel_pid", "consumer_tag", "--silent"];
             let channels = ["list_channels", "pid", "connection", "consumer_count", "--silent"];
             let mut consumers = String::new();
-            for node in OTHERS {
-                consumers += &self.cluster.nodes()[node].ctl(&list).await;
-                consumers += &self.cluster.nodes()[node].ctl(&channels).await;
+            for node in OTHERS.map(|node| &self.cluster.nodes()[node]) {
+                consumers += &(node.ctl(&list).await + &node.ctl(&channels).await);
             }
             panic!("{call:?} is not possible, with these consumers:\n{consumers}");
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, interval_at, sleep, timeout};
 
 pub(super) use self::keeper::Keeper;
 use super::answers::PoolPart;
@@ -183,6 +183,8 @@ impl Schedules {
     async fn hold(&self, keeper: &mut Keeper) -> Result<()> {
         let clock = self.pool.clock();
         let mut was_paused = false;
+        // Not begun anew by each job that is due.
+        let mut upkeep = interval_at(Instant::now() + UPKEEP, UPKEEP);
         loop {
             // Made before the state is read, so that no change is missed.
             let changed = self.part.changed();
@@ -193,7 +195,7 @@ impl Schedules {
                 _ => was_paused,
             };
             if !is_paused {
-                // What was due while the queue was paused is missed.
+                // Times at which the queue was paused are missed.
                 let late = if was_paused { Duration::ZERO } else { LATE };
                 keeper.tick(late).await?;
             }
@@ -211,7 +213,7 @@ impl Schedules {
                 change = keeper.next_change() => keeper.merge(change?).await?,
                 () = due => {}
                 () = changed => {}
-                () = sleep(UPKEEP) => keeper.upkeep().await?,
+                _ = upkeep.tick() => keeper.upkeep().await?,
             }
         }
     }
