@@ -1,9 +1,10 @@
 //! Brokers that die, restart, and lose what was declared.
 
-use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use jobq::engine::conformance::{DEADLINE, eventually, open, soon};
 use jobq::engine::{Consumer, Delivery, Engine, Envelope, QueueSpec, Settlement};
 use jobq::{Client, JobId};
@@ -219,6 +220,27 @@ async fn subscriptions_come_back_and_ended_ones_do_not() {
 
 /// A consumer whose beginning is dropped before the broker has answered takes no jobs: the connection,
 /// which goes on, would hold them until its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_dropped_ends_no_connection() {
+    let log = LogCapture::log();
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = open(&url, &namespace).await.unwrap();
+    engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
+    let seats = engine.seats().unwrap();
+    seats.change("mail", b"change".to_vec()).await.unwrap();
+    for _ in 0..3 {
+        // Its channel is used again, so that the next question is sent at once.
+        assert!(seats.exists("mail").await.unwrap());
+        assert!(seats.exists("other").now_or_never().is_none());
+    }
+    // Answered after the others.
+    assert!(seats.exists("mail").await.unwrap());
+    push(&*engine, jobs(1)).await;
+    let alarming = [log.lines(&[" ERROR "]), log.lines(&[" WARN "])].concat();
+    assert!(alarming.is_empty(), "{}", alarming.join("\n"));
+    engine.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_that_is_dropped_while_it_begins_takes_no_jobs() {
     let (url, namespace) = (broker::shared().await, broker::namespace());

@@ -88,6 +88,18 @@ async fn a_consumer_whose_beginning_is_dropped_stays() {
     connection.close(200, "done".into()).await.unwrap();
 }
 
+/// `rabbitmq/connection/channel` closes a channel when the broker has answered therefore.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_that_crosses_the_brokers_ends_the_connection() {
+    let url = broker::shared().await;
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    assert!(ask_in_vain(&channel).now_or_never().is_none());
+    drop(channel);
+    until("the end of the connection", async || (!connection.status().connected()).then_some(()))
+        .await;
+}
+
 /// `rabbitmq/publish/enqueue` publishes each mandatory event on a channel of its own therefore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_return_comes_with_the_confirm_of_another_message() {

@@ -1,17 +1,23 @@
 //! Opening a channel, or using one again.
 
+use std::time::Duration;
+
 use futures_util::stream::{self, Stream, StreamExt as _};
 use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer, ErrorKind as Lapin};
+use tokio::time::timeout;
 
 use super::epoch::ConnectionEpoch;
 use crate::background;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::lapin::log::Question;
 
 /// How many requests are sent before the first of them is answered.
 const IN_FLIGHT: usize = 64;
+/// How long a channel that is not wanted any more waits for its answers.
+const ANSWERED: Duration = Duration::from_secs(60);
 
 /// A request that the broker may refuse, on a channel that is used again. `asking` returns `Ok` only
 /// when no further answer is under way. It must not bind: `lapin` remembers each binding, also one
@@ -42,15 +48,19 @@ pub(crate) async fn ask_alone<T, A: Future<Output = Result<T>>>(
     Ok(answer)
 }
 
-/// A request on this channel that the broker may refuse; the broker ends the channel then.
+/// A request on this channel that the broker may refuse; the broker ends the channel then. Dropping
+/// the future closes the channel.
 pub(crate) async fn ask_on<T>(
     up: &ConnectionEpoch,
     channel: &Channel,
     doing: &str,
     asking: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let _question = up.questions.ask(channel.id());
-    up.answer(doing, asking).await
+    let question = Some(up.questions.ask(channel.id()));
+    let mut requests = Requests { channel, question, are_answered: false };
+    let answer = up.answer(doing, asking).await;
+    requests.are_answered = answer.is_ok();
+    answer
 }
 
 /// A new channel.
@@ -96,18 +106,28 @@ pub(crate) enum Take {
 /// The priority of a consumer that comes after all others.
 const LAST: i32 = -100;
 
-/// A channel whose consumer begins. `lapin` keeps a consumer whose beginning nobody waits for any more,
-/// and its messages would wait for the end of the connection.
-struct Beginning<'c> {
+/// Requests on a channel. It is closed where nobody waits for their answers any more, and not before
+/// they are there: `lapin` ends the connection if a close by the broker crosses its own.
+///
+/// A consumer whose beginning nobody waits for stays until its channel is closed.
+struct Requests<'c> {
     channel: &'c Channel,
-    has_ended: bool,
+    /// Until the answers are there, the broker may refuse them.
+    question: Option<Question>,
+    are_answered: bool,
 }
 
-impl Drop for Beginning<'_> {
+impl Drop for Requests<'_> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            let channel = self.channel.clone();
-            background::spawn(async move { channel.close(200, "not wanted".into()).await });
+        if !self.are_answered {
+            let (channel, question) = (self.channel.clone(), self.question.take());
+            background::spawn(async move {
+                // The broker answers in order.
+                let answered = channel.basic_qos(0, BasicQosOptions::default());
+                let _ = timeout(ANSWERED, answered).await;
+                let _ = channel.close(200, "not wanted".into()).await;
+                drop(question);
+            });
         }
     }
 }
@@ -129,8 +149,8 @@ pub(crate) async fn consume(
     }
     let no_ack = take == Take::NoAck;
     let options = BasicConsumeOptions { no_ack, ..BasicConsumeOptions::default() };
-    let mut beginning = Beginning { channel, has_ended: false };
+    let mut beginning = Requests { channel, question: None, are_answered: false };
     let consumer = channel.basic_consume(queue, tag, options, arguments).await;
-    beginning.has_ended = true;
+    beginning.are_answered = true;
     consumer
 }

@@ -45,20 +45,20 @@ impl Questions {
     }
 
     /// Marks the channel as one with an expected refusal until the guard is dropped.
-    pub(crate) fn ask(&self, channel: u16) -> Question<'_> {
+    pub(crate) fn ask(&self, channel: u16) -> Question {
         lock(&self.channels).insert(channel);
-        Question { questions: self, channel }
+        Question { questions: self.clone(), channel }
     }
 }
 
 /// A channel with an expected refusal.
 #[must_use = "the question is over when this is dropped"]
-pub(crate) struct Question<'q> {
-    questions: &'q Questions,
+pub(crate) struct Question {
+    questions: Questions,
     channel: u16,
 }
 
-impl Drop for Question<'_> {
+impl Drop for Question {
     fn drop(&mut self) {
         lock(&self.questions.channels).remove(&self.channel);
     }

@@ -72,9 +72,9 @@ impl Control {
             let up = self.broker.up().await?;
             let channel = open(&up).await?;
             let reading = ask_on(&up, &channel, "reading a pause", read(&channel, &place));
-            let record = timeout(PATIENCE, reading).await;
+            let Ok(record) = timeout(PATIENCE, reading).await else { return Ok(None) };
             let _ = channel.close(200, "read".into()).await;
-            record.unwrap_or(Ok(None))
+            record
         };
         match timeout(PATIENCE * 2, reading).await {
             Ok(Ok(record)) => record,
