@@ -29,6 +29,9 @@ pub(crate) struct Options {
     pub(crate) expires: Option<Period>,
     pub(crate) payload: Option<Ident>,
     pub(crate) on: Option<Texts>,
+    pub(crate) priority: Option<LitStr>,
+    /// The word `priorities`, if it is there.
+    pub(crate) priorities: Option<Ident>,
     pub(crate) periodic: PeriodicOptions,
     pub(crate) unchecked: bool,
     pub(crate) path: Option<Path>,
@@ -42,7 +45,7 @@ pub(crate) enum Place {
 }
 
 /// Every key, each as one might write it. One that is written alone takes no value.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "retries = 3",
     "delay = \"30s\"",
     "name = \"mail.welcome\"",
@@ -51,6 +54,8 @@ const KEYS: [&str; 16] = [
     "concurrency = 8",
     "expires = \"1h\"",
     "payload = \"WelcomeMail\"",
+    "priority = \"high\"",
+    "priorities",
     "on = \"user.*\"",
     periodic::CRON,
     periodic::EVERY,
@@ -118,6 +123,8 @@ impl Options {
             "expires" => self.expires = mistakes.take(value::period(entry)),
             "payload" => self.payload = mistakes.take(value::type_name(entry)),
             "on" => self.on = value::texts(entry, ("topic pattern", value::PATTERNS), mistakes),
+            "priority" => self.priority = mistakes.take(value::text(entry)),
+            "priorities" => self.priorities = Some(entry.key.clone()),
             "unchecked" => self.unchecked = true,
             _ if self.periodic.set(entry, mistakes) => {}
             _ => self.path = mistakes.take(value::path(entry)),
@@ -187,10 +194,7 @@ fn of_others(word: &str) -> Option<&'static str> {
             "write `missed`, which says what happens to missed times: `missed = \
                       \"skip\"`, `\"one\"` or `\"all\"`"
         }
-        "priority" => {
-            "jobq has no priorities; give urgent jobs a queue of their own, for example `queue = \
-             \"urgent\"`, so that no other job is ahead of them"
-        }
+        "level" | "weight" => "write `priority = \"high\"`",
         "unique" => {
             "jobq has no unique jobs; let the function look whether its work is done already, \
              since a job may run twice in any case"

@@ -108,6 +108,8 @@ use signature::Function;
 /// | `timeout = "2m"` | an attempt that takes longer has failed | none; 10 minutes for a job that is run alone |
 /// | `concurrency = 8` | attempts of the job's queue at once in one pool | the pool's |
 /// | `expires = "1h"` | no attempt starts later than this after the job was enqueued, plus its delay | never |
+/// | `priority = "high"` | the priority of the job in its queue: `"high"`, `"normal"` or `"low"` | `"normal"` |
+/// | `priorities` | each enqueue may choose the priority | the one of `priority` |
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
 /// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
 /// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |

@@ -150,7 +150,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{
     BoxError, Control, Delay, Event, Exponential, FailedJob, FailedReason, Headers, Job, JobId,
-    JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
+    JobOptions, JobResult, MAX_PAYLOAD, Outcome, Priority, abort, queue_of, retry_in, snooze,
 };
 #[cfg(feature = "schedules")]
 pub use job::{Missed, Periodic};
@@ -202,6 +202,11 @@ struct RabbitMqPage;
 #[cfg(all(doctest, feature = "schedules", feature = "sqlite"))]
 #[doc = include_str!("../../docs/scheduling.md")]
 struct SchedulingPage;
+
+/// Compiles the programs in the page on priorities.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../docs/priorities.md")]
+struct PrioritiesPage;
 
 /// Compiles the programs in the page on events.
 #[cfg(doctest)]
@@ -259,7 +264,9 @@ pub mod __private {
     pub use core::time::Duration;
     pub use serde;
 
-    pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
+    pub use crate::job::{
+        BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult, Priority,
+    };
     #[cfg(feature = "schedules")]
     pub use crate::job::{Missed, Periodic};
     pub use crate::worker::{

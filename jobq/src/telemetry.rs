@@ -176,6 +176,11 @@ pub(crate) fn told(pool: PoolId, order: &str) {
     tracing::info!(%pool, order, "pool received an order");
 }
 
+/// Logs that a pool runs another number of attempts of a queue at once.
+pub(crate) fn slots_set(pool: PoolId, queue: &str, slots: u16, before: u16) {
+    tracing::info!(%pool, queue, slots, before, "slots of the queue changed");
+}
+
 /// Logs that the clock of a pool is ahead of another machine's, or behind it.
 pub(crate) fn clock_differs(pool: PoolId, ahead_ms: i64, of: &str) {
     tracing::warn!(

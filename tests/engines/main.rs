@@ -25,6 +25,7 @@ mod own_engine;
 mod panics;
 mod plain;
 mod poison;
+mod priorities;
 mod runtimes;
 mod schedules;
 mod signals;

@@ -178,6 +178,17 @@ fn check_cron(lines: &[String]) {
     assert!(lines.iter().filter(|line| *line == "cleaned up").count() >= 2);
 }
 
+fn check_priorities(lines: &[String]) {
+    let (link, before) = ("a link for user 7", "letters that were sent before the link: ");
+    let told = lines.iter().find_map(|line| line.strip_prefix(before)).expect("a number");
+    assert_order(
+        lines,
+        &["the first letter", link, &format!("{before}{told}"), "all letters are sent"],
+    );
+    let letters: u64 = told.parse().expect("a number");
+    assert!(letters < 150, "{letters} of 300");
+}
+
 fn check_failed_jobs(lines: &[String]) {
     place(lines, r#"listed {"parcel":0}: there is no parcel 0 (aborted), attempts: 1"#);
     let order = [
@@ -251,6 +262,16 @@ fn cron_on_a_file() {
 #[tokio::test]
 async fn cron_on_rabbitmq() {
     check_cron(&run("cron", Some(&broker::shared().await)));
+}
+
+#[test]
+fn priorities_on_a_file() {
+    check_priorities(&run("priorities", None));
+}
+
+#[tokio::test]
+async fn priorities_on_rabbitmq() {
+    check_priorities(&run("priorities", Some(&broker::shared().await)));
 }
 
 #[test]

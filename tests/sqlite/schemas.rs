@@ -1,12 +1,12 @@
 //! Files of earlier versions of jobq: looking leaves them as they are, programs migrate them.
 
-use jobq::admin::Queues;
+use jobq::admin::{Place, Queues};
 use jobq::engine::conformance::{EngineExt as _, open, soon};
 use jobq::engine::{Ask, Figure, Pause, Question, QueueSpec, Verdict};
-use jobq::{Client, ErrorKind};
+use jobq::{BoxError, Client, ErrorKind, Priority, WorkerPool, job};
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
 use jobq_tests::jobs::push;
-use jobq_tests::test_store::{Scripted, Step};
+use jobq_tests::test_store::{Scripted, Step, until};
 
 use super::LONG;
 use super::places::assert_says;
@@ -155,6 +155,40 @@ async fn a_tool_enqueues_with_the_schema_before() {
     client.enqueue(job()).await.unwrap();
     assert_eq!(schema_of(&path), NEWEST_SCHEMA);
     assert_eq!(tool.counts("scripted").await.unwrap().ready, 2);
+}
+
+#[job(priorities)]
+async fn ranked() -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_priority_in_a_file_of_the_schema_before_is_found_by_the_migration() {
+    let directory = Directory::new();
+    let (url, path) = (directory.url("jobs.db"), directory.file("jobs.db"));
+    make_job_file(&path, BEFORE);
+    let tool = Client::builder(&url).keep_schema().connect().await.unwrap();
+    for priority in [Priority::Low, Priority::High, Priority::Normal] {
+        tool.enqueue(Ranked {}).priority(priority).await.unwrap();
+    }
+    let parts = async |client: &Client| {
+        let overview = client.admin().overview(Queues::one("ranked")).await.unwrap();
+        let parts = overview.queues.into_iter().flat_map(|queue| queue.parts);
+        let due = parts.filter(|part| part.jobs.known() > Some(&0));
+        due.map(|part| (part.place, *part.jobs.known().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(parts(&tool).await, [(Place::Ready, 3)]);
+    assert_eq!(schema_of(&path), BEFORE);
+    Client::builder(&url).migrate().await.unwrap();
+    let client = Client::connect(&url).await.unwrap();
+    let expected = [(Place::High, 1), (Place::Ready, 1), (Place::Low, 1)];
+    assert_eq!(parts(&client).await, expected);
+    let pool = WorkerPool::new(&client).register::<Ranked>().spawn().await.unwrap();
+    until("the jobs to end", async || {
+        client.counts("ranked").await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    pool.shutdown().await.unwrap();
 }
 
 #[tokio::test]

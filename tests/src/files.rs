@@ -104,7 +104,7 @@ impl Drop for SmallDisk {
 }
 
 /// The migrations of job files, the first one first.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../../jobq/src/sqlite/migrations/1.sql"),
     include_str!("../../jobq/src/sqlite/migrations/2.sql"),
     include_str!("../../jobq/src/sqlite/migrations/3.sql"),
@@ -114,6 +114,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../jobq/src/sqlite/migrations/7.sql"),
     include_str!("../../jobq/src/sqlite/migrations/8.sql"),
     include_str!("../../jobq/src/sqlite/migrations/9.sql"),
+    include_str!("../../jobq/src/sqlite/migrations/10.sql"),
 ];
 
 /// The version of the newest schema of job files.

@@ -36,7 +36,11 @@ fn row(part: &Part) -> Row {
         place => place.to_string(),
     };
     let meaning = match part.place {
+        Place::High => "due, with a high priority: the next free slot takes them",
         Place::Ready => "due: the next free slot takes them",
+        Place::Low => {
+            "due, with a low priority: they start when no other jobs are due, and in one start in ten"
+        }
         Place::Solo => "suspected of crashing their worker: each runs alone",
         Place::Waiting => "not due yet",
         Place::Tier(_) => "in the tier for this wait: most wait for their next attempt",

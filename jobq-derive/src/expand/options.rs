@@ -3,6 +3,7 @@
 use jobq_names::period;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::LitStr;
 
 use super::private;
 use crate::attr::{Period, PeriodicOptions, Texts, Wait};
@@ -23,6 +24,11 @@ pub(super) fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStre
         call("timeout", options.timeout.as_ref().map(duration)),
         call("concurrency", options.concurrency.as_ref().map(|count| count.value)),
         call("expires", options.expires.as_ref().map(duration)),
+        call(
+            "priority",
+            options.priority.as_ref().map(|priority| self::priority(priority, private)),
+        ),
+        call("priorities", options.priorities.as_ref().map(|_| TokenStream::new())),
         call("on", on),
         call("unchecked", options.unchecked.then(TokenStream::new)),
         call("plain", (*plain && !options.unchecked).then(TokenStream::new)),
@@ -35,7 +41,6 @@ pub(super) fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStre
     }
 }
 
-/// The call of a setter, if there is a value.
 /// The times of a periodic job, and their place.
 fn periodic(options: &PeriodicOptions, private: &TokenStream) -> Option<(TokenStream, Span)> {
     let (times, span) = match (&options.cron, &options.every) {
@@ -60,6 +65,12 @@ fn periodic(options: &PeriodicOptions, private: &TokenStream) -> Option<(TokenSt
     Some((quote!(#times #(#calls)*), span))
 }
 
+fn priority(text: &LitStr, private: &TokenStream) -> TokenStream {
+    let variant = format_ident!("{}", words::camel(&text.value()));
+    quote!(#private::Priority::#variant)
+}
+
+/// The call of a setter, if there is a value.
 fn call(setter: &str, value: Option<impl ToTokens>) -> Option<TokenStream> {
     let (setter, value) = (format_ident!("{setter}"), value?);
     Some(quote!(.#setter(#value)))

@@ -7,6 +7,10 @@ use super::periodic;
 use crate::attr::{Growth, Number, Options, Period, Texts, Wait};
 use crate::mistakes::Mistakes;
 use crate::model::Policy;
+use crate::words;
+
+/// The priorities that an attribute may name.
+const PRIORITIES: [&str; 3] = ["high", "normal", "low"];
 
 /// The rules for what the keys say.
 pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
@@ -28,6 +32,10 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
         }
         Some(Wait::Constant(_)) | None => {}
     }
+    if let Some(priority) = &options.priority {
+        mistakes.check(priority, is_a_priority);
+    }
+    no_event_has_a_priority(options, mistakes);
     periodic::check(options, mistakes);
     if let Some(patterns) = &options.on {
         some_pattern(patterns, mistakes);
@@ -73,6 +81,32 @@ fn some_concurrency(options: &Options, mistakes: &mut Mistakes) {
         && concurrency.value == 0
     {
         mistakes.at(&concurrency.literal, "with 0, no attempt could ever start; write 1 or more");
+    }
+}
+
+// #[job(priority = "urgent")]
+fn is_a_priority(text: &str) -> Result<(), String> {
+    if PRIORITIES.contains(&text) {
+        return Ok(());
+    }
+    Err(match words::nearest(text, &PRIORITIES) {
+        Some(nearest) => format!("`{text}` is not a priority; did you mean `{nearest}`?"),
+        None => format!("`{text}` is not a priority; expected {}", words::list(&PRIORITIES)),
+    })
+}
+
+// #[job(priority = "high", on = "user.*")]
+fn no_event_has_a_priority(options: &Options, mistakes: &mut Mistakes) {
+    const MESSAGE: &str = "events have no priority, since their publisher does not know the \
+                           subscribers: remove this key";
+    if options.on.is_none() {
+        return;
+    }
+    if let Some(priority) = &options.priority {
+        mistakes.at(priority, MESSAGE);
+    }
+    if let Some(priorities) = &options.priorities {
+        mistakes.at(priorities, MESSAGE);
     }
 }
 

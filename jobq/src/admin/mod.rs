@@ -36,7 +36,7 @@ pub use operation::{Operation, OperationFuture, Running};
 pub use overview::{Overview, QueueOverview};
 pub use page::{Cursor, Page};
 pub use pause::{Paused, Resumed};
-pub use pools::{Cancelled, Order, Pools};
+pub use pools::{Cancelled, ConcurrencySet, Order, Pools, RefusedOrder};
 pub use progress::{Done, End, Phase, Progress, Stop};
 #[cfg(feature = "schedules")]
 pub use schedules::Schedules;
@@ -270,6 +270,30 @@ impl Admin {
     /// reached or refuses.
     pub async fn tell(&self, pool: PoolId, order: Order) -> Result<()> {
         background::call(pools::tell(self.administration()?, pool, order, &self.actor)).await
+    }
+
+    /// Sets how many attempts of a queue each of its running pools runs at once. The change lasts until
+    /// the pool ends. A pool that starts later uses the concurrency in its code. Running attempts
+    /// continue: a pool above the new limit starts the next attempt when enough have ended.
+    ///
+    /// ```
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let set = client.admin().by("ann").set_concurrency("mail", 4).await?;
+    /// println!("{} pools run 4 jobs at once", set.pools.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a concurrency of 0;
+    /// [`NotFound`](crate::ErrorKind::NotFound) if no pool of the queue answers; an engine that cannot
+    /// be reached or refuses. A pool that refuses is not an error; it is listed in
+    /// [`ConcurrencySet::refused`].
+    pub async fn set_concurrency(&self, queue: &str, slots: u16) -> Result<ConcurrencySet> {
+        check_name("queue", queue)?;
+        let setting = pools::set_concurrency(self.administration()?, queue, slots, &self.actor);
+        background::call(setting).await
     }
 
     /// Cancels the running attempts of a job, in all pools. Each function is asked to end; an

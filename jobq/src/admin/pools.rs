@@ -1,12 +1,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Serialize;
 
 use crate::engine::{Administer, Ask, Cancel, Figure, PoolId, PoolReport, Question, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
 
+/// How long the pools of a queue have to answer before they get an order.
+const LISTING: Duration = Duration::from_secs(1);
 /// How long an answer to an order is waited for at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,6 +44,29 @@ impl Order {
             Self::Stop => "stop",
         }
     }
+}
+
+/// The outcome of a change of a queue's concurrency, from
+/// [`Admin::set_concurrency`](super::Admin::set_concurrency).
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ConcurrencySet {
+    /// The pools that use the new concurrency.
+    pub pools: Vec<PoolId>,
+    /// The pools that did not change it, with the reasons.
+    pub refused: Vec<RefusedOrder>,
+    /// Consumers of the queue that belong to no pool that answered.
+    pub unaccounted: Figure<u32>,
+}
+
+/// A pool that did not carry out an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RefusedOrder {
+    /// The pool.
+    pub pool: PoolId,
+    /// Why it did not.
+    pub why: String,
 }
 
 /// A running job that was cancelled in a pool, from
@@ -96,6 +122,51 @@ pub(super) async fn tell(
         "order sent to pool"
     );
     told
+}
+
+/// Has the pools of a queue run so many attempts of it at once.
+pub(super) async fn set_concurrency(
+    engine: &dyn Administer,
+    queue: &str,
+    slots: u16,
+    actor: &str,
+) -> Result<ConcurrencySet> {
+    if slots == 0 {
+        return Err(Error::invalid(format!(
+            "a concurrency of 0 would leave the jobs of queue `{queue}` where they are; pause the queue"
+        )));
+    }
+    let set = set_all(engine, queue, slots).await;
+    let (is_finished, pools) = (set.is_ok(), set.as_ref().map_or(0, |set| set.pools.len()));
+    tracing::info!(
+        target: "jobq::audit",
+        actor, action = "concurrency", queue, slots, pools, is_finished,
+        "queue concurrency changed"
+    );
+    set
+}
+
+async fn set_all(engine: &dyn Administer, queue: &str, slots: u16) -> Result<ConcurrencySet> {
+    let names = [queue.to_owned()].into();
+    let Pools { pools, unaccounted } = self::pools(engine, names, true, LISTING).await?;
+    if pools.is_empty() {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no pool that works on queue `{queue}` answered; start one, or list the pools"),
+        ));
+    }
+    let order = |pool: &PoolReport| {
+        let (pool, question) = (pool.pool, Question::Slots { queue: queue.to_owned(), slots });
+        async move { (pool, order_pool(engine, pool, question).await) }
+    };
+    let mut set = ConcurrencySet { pools: Vec::new(), refused: Vec::new(), unaccounted };
+    for (pool, told) in join_all(pools.iter().map(order)).await {
+        match told {
+            Ok(()) => set.pools.push(pool),
+            Err(error) => set.refused.push(RefusedOrder { pool, why: error.to_string() }),
+        }
+    }
+    Ok(set)
 }
 
 async fn order_pool(engine: &dyn Administer, pool: PoolId, question: Question) -> Result<()> {

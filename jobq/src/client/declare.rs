@@ -9,8 +9,8 @@ use super::Client;
 use super::outgoing::What;
 use crate::background;
 use crate::engine::QueueSpec;
-use crate::error::Result;
-use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
+use crate::error::{Error, Result};
+use crate::job::{Job, JobOptions, Priority, check_name, check_pattern, queue_of};
 use crate::retry;
 
 /// The name, the queue and the policy of a job type.
@@ -33,6 +33,23 @@ impl JobKind {
         }
     }
 
+    /// The priority of a job of this type, for which the call may have chosen one.
+    ///
+    /// # Errors
+    ///
+    /// A choice for a job whose type has none.
+    pub(super) fn priority(&self, chosen: Option<Priority>) -> Result<Priority> {
+        match chosen {
+            None => Ok(self.options.priority),
+            Some(chosen) if self.options.priorities => Ok(chosen),
+            Some(_) => Err(Error::invalid(format!(
+                "the priority of job `{}` cannot be chosen at enqueue; add the key `priorities` to its \
+                 `#[job(...)]`, and deploy the workers first",
+                self.name
+            ))),
+        }
+    }
+
     /// The description of a job of this type for hooks.
     pub(super) fn outgoing(&self) -> What {
         What::Job { name: self.name.into(), queue: self.queue.into() }
@@ -46,7 +63,8 @@ impl JobKind {
 
     pub(super) fn spec(&self) -> QueueSpec {
         let patterns = self.options.on.iter().copied();
-        QueueSpec::new(self.queue).waits(retry::waits(self.options)).patterns(patterns)
+        let spec = QueueSpec::new(self.queue).waits(retry::waits(self.options)).patterns(patterns);
+        if self.options.has_priorities() { spec.priorities() } else { spec }
     }
 }
 

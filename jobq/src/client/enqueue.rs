@@ -11,7 +11,7 @@ use crate::awaitable::awaitable;
 use crate::background;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, Headers, Job, JobId, Payload};
+use crate::job::{Envelope, Headers, Job, JobId, Payload, Priority};
 use crate::period::{self, IntoPeriod, PeriodError};
 use crate::retry;
 
@@ -275,6 +275,35 @@ macro_rules! time_options {
 
 pub(super) use time_options;
 
+/// The method of a builder that sets the priority of its jobs.
+macro_rules! priority_option {
+    () => {
+        /// Sets the priority within the queue. Defaults to the priority of the job's type. If the type
+        /// lacks the key `priorities`, the call returns an [`Invalid`](crate::ErrorKind::Invalid) error
+        /// and enqueues nothing.
+        ///
+        /// ```
+        /// use jobq::{BoxError, Client, Priority, job};
+        ///
+        /// #[job(priorities)]
+        /// async fn export(user_id: u64) -> Result<(), BoxError> {
+        ///     Ok(())
+        /// }
+        ///
+        /// # async fn example(client: Client) -> jobq::Result<()> {
+        /// client.enqueue(Export { user_id: 7 }).priority(Priority::Low).await?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn priority(mut self, priority: crate::job::Priority) -> Self {
+            self.priority = Some(priority);
+            self
+        }
+    };
+}
+
+pub(super) use priority_option;
+
 /// A job to be enqueued, made by [`Client::enqueue`]. Await it.
 #[derive(Debug)]
 #[must_use = "a job is enqueued only when this is awaited"]
@@ -285,6 +314,7 @@ pub struct Enqueue {
     id: Option<JobId>,
     times: Times,
     headers: SetHeaders,
+    priority: Option<Priority>,
     location: &'static Location<'static>,
 }
 
@@ -299,10 +329,13 @@ impl Enqueue {
             id: None,
             times: Times::default(),
             headers: SetHeaders::default(),
+            priority: None,
         }
     }
 
     time_options!();
+
+    priority_option!();
 
     /// Sets the job's id. Enqueueing one id twice makes two jobs. Defaults to a new id.
     ///
@@ -338,6 +371,7 @@ impl Enqueue {
     fn job(&mut self, id: JobId, sending: &Sending) -> Result<Envelope> {
         let Self { client, kind, times, .. } = self;
         times.check()?;
+        let priority = kind.priority(self.priority)?;
         let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
         client.check_size(&payload)?;
         let mut headers = std::mem::take(&mut self.headers).check()?;
@@ -346,6 +380,7 @@ impl Enqueue {
         }
         // Hooks run in the program's runtime.
         let mut headers = client.hooks().call(id, || kind.outgoing(), self.location, headers)?;
+        headers.set_priority(priority);
         sending.add_to(&mut headers);
         Ok(envelope((kind, times), client, id, payload, headers))
     }

@@ -7,14 +7,14 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::enqueue::{SetHeaders, Times, envelope, late, time_options, within};
+use super::enqueue::{SetHeaders, Times, envelope, late, priority_option, time_options, within};
 use super::observer::SendingAll;
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Headers, Job, JobId, Payload};
+use crate::job::{Headers, Job, JobId, Payload, Priority};
 use crate::period::IntoPeriod;
 
 /// The most ids to allocate in advance.
@@ -28,6 +28,7 @@ pub struct EnqueueAll<'j> {
     payloads: Box<dyn Iterator<Item = Payload> + Send + 'j>,
     times: Times,
     headers: SetHeaders,
+    priority: Option<Priority>,
     location: &'static Location<'static>,
 }
 
@@ -45,10 +46,13 @@ impl<'j> EnqueueAll<'j> {
             payloads: Box::new(jobs.into_iter().map(|job| Payload::of_job(&job))),
             times: Times::default(),
             headers: SetHeaders::default(),
+            priority: None,
         }
     }
 
     time_options!();
+
+    priority_option!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
         let mut sending = self.client.observer().sending_all(&self.kind);
@@ -60,13 +64,17 @@ impl<'j> EnqueueAll<'j> {
     }
 
     async fn send(self, sending: &mut SendingAll) -> Result<Vec<JobId>, EnqueueAllError> {
-        let Self { client, kind, payloads, times, headers, location } = self;
+        let Self { client, kind, payloads, times, headers, priority, location } = self;
         // The size hint of an iterator may be wrong.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
         let mut unwritten = Vec::new();
-        let (headers, checked) = match times.check().and_then(|()| headers.check()) {
-            Ok(headers) => (headers, Ok(())),
-            Err(error) => (Headers::new(), Err(error)),
+        let checked = || {
+            times.check()?;
+            Ok((headers.check()?, kind.priority(priority)?))
+        };
+        let ((headers, priority), checked) = match checked() {
+            Ok(both) => (both, Ok(())),
+            Err(error) => ((Headers::new(), Priority::Normal), Err(error)),
         };
         let (began, limit) = (Instant::now(), times.timeout_of_call());
         let ready = match checked {
@@ -81,6 +89,7 @@ impl<'j> EnqueueAll<'j> {
                 client.check_size(&payload)?;
                 let mut headers =
                     client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
+                headers.set_priority(priority);
                 sending.add_to(&mut headers);
                 Ok(envelope((&kind, &times), &client, id, payload, headers))
             });

@@ -9,7 +9,7 @@ use super::Client;
 use super::outgoing::What;
 use crate::error::Result;
 use crate::job::headers::{MISSED, SCHEDULE};
-use crate::job::{Envelope, Headers};
+use crate::job::{Envelope, Headers, Priority};
 use crate::schedule::book::Tick;
 
 impl Client {
@@ -20,12 +20,16 @@ impl Client {
     /// A hook that refuses it.
     pub(crate) fn periodic_job(&self, queue: &str, tick: &Tick) -> Result<Envelope> {
         let Tick { id, spec, due, missed } = tick;
-        let headers: Headers = spec.headers.clone().into_iter().collect();
+        let mut headers: Headers = spec.headers.clone().into_iter().collect();
+        // As for other jobs, hooks see the headers of the program.
+        let priority = headers.priority();
+        headers.set_priority(Priority::Normal);
         let what = || What::Job {
             name: Cow::Owned(spec.job.clone()),
             queue: Cow::Owned(queue.to_owned()),
         };
         let mut headers = self.hooks().call(*id, what, Location::caller(), headers)?;
+        headers.set_priority(priority);
         headers.put(SCHEDULE, &spec.name);
         if *missed > 0 {
             headers.put(MISSED, missed.to_string());

@@ -10,7 +10,7 @@ use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::{Ask, Question};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Job, Missed, Payload, to_millis};
+use crate::job::{Job, Missed, Payload, Priority, to_millis};
 use crate::period::{IntoPeriod, PeriodError};
 use crate::schedule::change::{self, Change};
 use crate::schedule::spec::Spec;
@@ -32,6 +32,7 @@ pub struct ScheduleJob {
     missed: Missed,
     jitter: Duration,
     headers: SetHeaders,
+    priority: Option<Priority>,
     timeout: Option<Duration>,
     /// The first error of an argument.
     problem: Option<Error>,
@@ -49,6 +50,7 @@ impl ScheduleJob {
             missed: Missed::default(),
             jitter: Duration::ZERO,
             headers: SetHeaders::default(),
+            priority: None,
             timeout: None,
             problem: None,
         }
@@ -119,6 +121,12 @@ impl ScheduleJob {
         self
     }
 
+    /// Sets the priority of each job; see [`Enqueue::priority`](crate::Enqueue::priority).
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
     /// Sets how long this call waits for the broker or the file, if that is less than the client's
     /// [`timeout`](crate::ClientBuilder::timeout). After a timeout, the schedule may be stored
     /// nevertheless.
@@ -176,7 +184,8 @@ impl ScheduleJob {
             )));
         }
         let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
-        let headers = std::mem::take(&mut self.headers).check()?;
+        let mut headers = std::mem::take(&mut self.headers).check()?;
+        headers.set_priority(self.kind.priority(self.priority)?);
         let zone = self.zone.take();
         let zone = zone.or_else(|| Some(self.times.first()?.zone_name().to_owned()));
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

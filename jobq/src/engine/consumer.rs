@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 pub struct Consume {
     /// The queue, which must have been declared.
     pub queue: QueueName,
-    /// How many unsettled jobs the consumer takes at most; with 0 it takes none until that is
-    /// [changed](Consumer::set_prefetch).
+    /// How many unsettled jobs of each [priority](crate::Priority) the consumer takes at most; with 0 it
+    /// takes none until that is [changed](Consumer::set_prefetch).
     pub prefetch: u16,
     /// Whether it takes the jobs that may crash their worker, instead of all others. These jobs go
     /// to one consumer in all processes; other consumers wait for its end. The queue must have been
@@ -117,7 +117,14 @@ impl Consumer {
         }
     }
 
-    /// Changes how many unsettled jobs the consumer takes at most. Jobs that are in flight already
+    /// Whether the jobs of the queue may have priorities, as far as the engine knew when the consumer
+    /// started.
+    #[must_use]
+    pub fn has_priorities(&self) -> bool {
+        self.intake.has_priorities()
+    }
+
+    /// Changes how many unsettled jobs of each priority the consumer takes at most. Jobs that are in flight already
     /// may exceed it until they are settled. After a change to 0 it takes no more jobs, and those
     /// that it has taken still come by [`next`](Self::next).
     pub async fn set_prefetch(&self, prefetch: u16) {
@@ -187,6 +194,11 @@ pub trait Intake: fmt::Debug + Send + Sync {
     /// See [`Consumer::names`]. Defaults to none.
     fn names(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// See [`Consumer::has_priorities`]. Defaults to `false`.
+    fn has_priorities(&self) -> bool {
+        false
     }
 
     /// See [`Consumer::settled`]. Returns at once by default.

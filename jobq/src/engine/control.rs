@@ -84,6 +84,13 @@ pub enum Question {
         /// The job.
         id: JobId,
     },
+    /// Run so many attempts of a queue at once, until the pool ends.
+    Slots {
+        /// The queue.
+        queue: String,
+        /// How many, at least 1.
+        slots: u16,
+    },
     /// The schedules that the pool holds.
     Schedules {
         /// A queue that may have its first schedule, which a pool of the queue takes on then.
@@ -280,6 +287,7 @@ mod tests {
             Question::Quiet,
             Question::Stop,
             Question::Cancel { id: JobId::new() },
+            Question::Slots { queue: "mail".to_owned(), slots: 4 },
             Question::Schedules { begun: None },
             Question::Schedules { begun: Some("mail".to_owned()) },
         ] {

@@ -5,6 +5,8 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
 use super::{Counts, Figure};
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+use crate::job::Priority;
 use crate::period;
 
 /// The jobs of a queue that are in one place.
@@ -24,8 +26,12 @@ pub struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Place {
+    /// Due, with a high priority, for the next free slot of any pool.
+    High,
     /// Due, for the next free slot of any pool.
     Ready,
+    /// Due, with a low priority: they mostly start when no other job is due.
+    Low,
     /// Due and suspected of crashing workers: a pool runs them one by one, with nothing else.
     Solo,
     /// Not due yet.
@@ -48,11 +54,23 @@ impl Part {
 }
 
 impl Place {
+    /// The place of due jobs with this priority.
+    #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+    pub(crate) fn of_due(priority: Priority) -> Self {
+        match priority {
+            Priority::High => Self::High,
+            Priority::Normal => Self::Ready,
+            Priority::Low => Self::Low,
+        }
+    }
+
     /// Its name, as in JSON: without the length of a tier.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::High => "high",
             Self::Ready => "ready",
+            Self::Low => "low",
             Self::Solo => "solo",
             Self::Waiting => "waiting",
             Self::Tier(_) => "tier",
@@ -99,7 +117,7 @@ impl Counts {
         let mut counts = Self::new(0, 0, 0);
         for part in parts {
             let sum = match part.place {
-                Place::Ready | Place::Solo => &mut counts.ready,
+                Place::High | Place::Ready | Place::Low | Place::Solo => &mut counts.ready,
                 Place::Waiting | Place::Tier(_) | Place::Due => &mut counts.waiting,
                 Place::Failed => &mut counts.failed,
             };
@@ -131,8 +149,10 @@ mod tests {
             Part::new(tier(90), 8),
             Part::new(Place::Due, 16),
             Part::new(Place::Failed, 32),
+            Part::new(Place::High, 64),
+            Part::new(Place::Low, 128),
         ];
-        assert_eq!(Counts::from_parts(&parts), Counts::new(3, 28, 32));
+        assert_eq!(Counts::from_parts(&parts), Counts::new(195, 28, 32));
         assert_eq!(Counts::from_parts(&Counts::new(5, 6, 7).into_parts()), Counts::new(5, 6, 7));
         let unknown = [Part::new(tier(30), 4), Part::new(Place::Due, Figure::unknown("no leader"))];
         let counts = Counts::from_parts(&unknown);

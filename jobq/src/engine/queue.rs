@@ -64,6 +64,8 @@ pub struct QueueSpec {
     pub patterns: BTreeSet<String>,
     /// Whether it supports solo runs. Pools need it, clients do not.
     pub solo: bool,
+    /// Whether its jobs may have a [priority](crate::Priority) other than normal.
+    pub priorities: bool,
     /// Whether it has a seat from the start; otherwise it gets one with its first schedule.
     pub seat: bool,
 }
@@ -77,6 +79,7 @@ impl QueueSpec {
             waits: BTreeSet::new(),
             patterns: BTreeSet::new(),
             solo: false,
+            priorities: false,
             seat: false,
         }
     }
@@ -92,6 +95,13 @@ impl QueueSpec {
     #[must_use]
     pub fn solo(mut self) -> Self {
         self.solo = true;
+        self
+    }
+
+    /// Lets the jobs of the queue have a priority other than normal.
+    #[must_use]
+    pub fn priorities(mut self) -> Self {
+        self.priorities = true;
         self
     }
 

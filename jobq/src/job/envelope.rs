@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{Headers, JobId, codec, headers};
+use super::{Headers, JobId, Priority, codec, headers};
 
 /// A job in transit, from a client to an engine and from there to a worker.
 #[derive(Clone, PartialEq)]
@@ -95,6 +95,18 @@ impl Envelope {
     /// Sets when the first attempt is due, if that is not the time of enqueueing.
     pub fn set_due(&mut self, time: SystemTime) {
         self.headers.set_due(time);
+    }
+
+    /// The priority of the job among those of its queue.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.headers.priority()
+    }
+
+    /// Sets the priority of the job. For any priority but normal, the queue must have been declared with
+    /// [priorities](crate::engine::QueueSpec::priorities).
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.headers.set_priority(priority);
     }
 
     /// The operation that gave the job a single attempt, whatever its policy.

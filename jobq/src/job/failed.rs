@@ -9,7 +9,7 @@ use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::headers::OPERATIONS;
-use super::{Envelope, Headers, JobId, codec, failure, to_millis};
+use super::{Envelope, Headers, JobId, Priority, codec, failure, to_millis};
 
 /// The reason why a job failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -233,6 +233,12 @@ impl FailedJob {
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
         self.envelope.enqueued_by.as_deref()
+    }
+
+    /// The priority of the job, which a retry keeps.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.envelope.priority()
     }
 
     /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header).

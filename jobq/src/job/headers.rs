@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::millis::{from_millis, to_millis};
+use super::priority::Priority;
 use crate::error::{Error, Result};
 
 /// Space-separated words that a worker must understand to run the job.
@@ -24,6 +25,9 @@ pub(crate) const SCHEDULE: &str = "jobq-schedule";
 /// How many missed times of its schedule the job stands for, beside its own.
 #[cfg_attr(not(any(feature = "rabbitmq", feature = "schedules")), allow(dead_code))]
 pub(crate) const MISSED: &str = "jobq-missed";
+
+/// The priority of a job, unless that is normal.
+pub(crate) const PRIORITY: &str = "jobq-priority";
 
 /// The word in [`NEEDS`] of a job with a single attempt.
 pub(crate) const NEEDS_ONCE: &str = "once";
@@ -152,6 +156,17 @@ impl Headers {
 
     pub(crate) fn set_due(&mut self, time: SystemTime) {
         self.put(DUE, to_millis(time).to_string());
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.get(PRIORITY).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn set_priority(&mut self, priority: Priority) {
+        match priority {
+            Priority::Normal => _ = self.0.remove(PRIORITY),
+            other => self.put(PRIORITY, other.as_str()),
+        }
     }
 
     /// Marks an enqueue with an id that other jobs may have.

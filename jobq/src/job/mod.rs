@@ -15,6 +15,7 @@ mod options;
 mod outcome;
 #[cfg(feature = "schedules")]
 mod periodic;
+mod priority;
 mod program;
 pub(crate) mod rfc3339;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
@@ -42,6 +43,7 @@ pub use outcome::{JobResult, Outcome};
 pub(crate) use periodic::PeriodicTimes;
 #[cfg(feature = "schedules")]
 pub use periodic::{Missed, Periodic};
+pub use priority::Priority;
 pub(crate) use program::{check_program, program};
 
 /// A type whose values can be enqueued: the payload of a job.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 #[cfg(feature = "schedules")]
 use super::periodic::Periodic;
+use super::priority::Priority;
 
 /// A job's policy, set by the keys of `#[job(...)]`.
 ///
@@ -25,6 +26,9 @@ pub struct JobOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<u16>,
     pub(crate) expires: Option<Duration>,
+    pub(crate) priority: Priority,
+    /// Whether each enqueue may choose.
+    pub(crate) priorities: bool,
     pub(crate) on: &'static [&'static str],
     #[cfg(feature = "schedules")]
     pub(crate) periodic: Option<Periodic>,
@@ -58,6 +62,8 @@ impl JobOptions {
             timeout: None,
             concurrency: None,
             expires: None,
+            priority: Priority::Normal,
+            priorities: false,
             on: &[],
             #[cfg(feature = "schedules")]
             periodic: None,
@@ -111,6 +117,26 @@ impl JobOptions {
     pub const fn expires(mut self, expires: Duration) -> Self {
         self.expires = Some(expires);
         self
+    }
+
+    /// The priority of the jobs. Defaults to normal. A pool with a job that has both a priority and
+    /// [topic patterns](Self::on) does not start.
+    #[must_use]
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Lets each enqueue [choose](crate::Enqueue::priority) the priority of its job.
+    #[must_use]
+    pub const fn priorities(mut self) -> Self {
+        self.priorities = true;
+        self
+    }
+
+    /// Whether jobs may have a priority other than normal.
+    pub(crate) const fn has_priorities(&self) -> bool {
+        self.priorities || !matches!(self.priority, Priority::Normal)
     }
 
     /// The topic patterns of the events that the job subscribes to: `*` matches one word of a

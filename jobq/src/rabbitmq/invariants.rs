@@ -118,7 +118,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert_eq!(job.reason(), FailedReason::Exhausted);
     assert!(failure.error().starts_with(job.error()), "it is not changed");
     let _ = (job.payload(), job.name(), job.topic(), job.failed_at());
-    assert_eq!(properties::return_queue(&failed, QUEUE).as_str(), QUEUE);
+    assert_eq!(properties::return_lane(&failed, QUEUE).as_str(), QUEUE);
     let back = fresh(&failed, (who, &received.envelope), None);
     check_sent(&back, id);
     assert!(!properties::is_failed(&back));
@@ -132,7 +132,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
         decode_failed(names, ORPHAN.into(), properties, Vec::new()),
         properties::failed_at(properties),
     );
-    assert!(properties::return_queue(properties, ORPHAN).as_str().len() <= SHORT);
+    assert!(properties::return_lane(properties, ORPHAN).as_str().len() <= SHORT);
 }
 
 /// A stray gets a place among the failed jobs.

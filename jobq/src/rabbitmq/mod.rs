@@ -228,7 +228,8 @@ impl Engine for Rabbit {
         if self.consumers.connect(what.queue.as_str()).await? {
             self.start_upkeep()?;
         }
-        let steering = self.admin.steering(&what);
+        let pool = what.pool;
+        let steering = |place| self.admin.steering(pool, place);
         self.consumers.consume(what, steering).await
     }
 

@@ -6,14 +6,18 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, Row};
 
 use super::columns;
+use super::lane::{Lane, of_lanes};
 use crate::job::{Envelope, JobId};
 
-/// The unclaimed jobs of a queue, by due time, oldest first. The order is that of the index, so
+/// The unclaimed jobs of a lane, by due time, oldest first. The order is that of the index, so
 /// that only claimed rows are read.
-pub(super) const SELECT: &str = "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
+pub(super) const SELECT: [&str; 4] = of_lanes!(
+    "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
     expires_at, name, topic, payload, crashes, solo, enqueued_by, headers, content_encoding
     FROM jobs
-    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq";
+    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL",
+    " ORDER BY due, seq"
+);
 
 /// As [`SELECT`], for solo jobs, including claimed ones.
 pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueued_at,
@@ -23,9 +27,16 @@ pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueue
 
 /// Claims the first jobs that [`SELECT`] finds, in one statement: each opens the table and its
 /// indexes anew.
-pub(super) const CLAIM: &str = "UPDATE jobs SET owner = ?2 WHERE seq IN (
+pub(super) const CLAIM: [&str; 4] = of_lanes!(
+    "UPDATE jobs SET owner = ?2 WHERE seq IN (
     SELECT seq FROM jobs
-    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq LIMIT ?3)";
+    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL",
+    " ORDER BY due, seq LIMIT ?3)"
+);
+
+/// When the next job of a lane is due.
+pub(super) const NEXT_DUE: [&str; 4] =
+    of_lanes!("SELECT min(due) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NULL", "");
 
 /// As [`CLAIM`], for jobs that are neighbours in the table: no index is searched for them.
 const CLAIM_RANGE: &str = "UPDATE jobs SET owner = ?1 WHERE seq BETWEEN ?2 AND ?3";
@@ -52,14 +63,14 @@ pub(super) struct Look {
 /// Claims at most `room` due jobs for this owner.
 pub(super) fn claim(
     connection: &Connection,
-    (queue, name): (i64, &'static str),
+    (queue, name, lane): (i64, &'static str, Lane),
     owner: i64,
     room: usize,
     now: i64,
 ) -> rusqlite::Result<Look> {
     let mut look = Look::default();
     {
-        let mut select = connection.prepare_cached(SELECT)?;
+        let mut select = connection.prepare_cached(lane.sql(&SELECT))?;
         let mut rows = select.query([queue])?;
         while let Some(row) = rows.next()? {
             let due = row.get(1)?;
@@ -77,7 +88,7 @@ pub(super) fn claim(
             let range = (owner, first.seq, last.seq);
             connection.prepare_cached(CLAIM_RANGE)?.execute(range)?;
         } else {
-            connection.prepare_cached(CLAIM)?.execute((queue, owner, count))?;
+            connection.prepare_cached(lane.sql(&CLAIM))?.execute((queue, owner, count))?;
         }
     }
     Ok(look)
@@ -135,16 +146,16 @@ fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
     })
 }
 
-/// When the next job of a queue is due or was due: of its solo jobs or of the others.
+/// When the next job of a queue is due or was due: of its solo jobs or of a lane.
 pub(super) fn next_due(
     connection: &Connection,
-    queue: i64,
+    (queue, lane): (i64, Lane),
     solo: bool,
 ) -> rusqlite::Result<Option<i64>> {
     let sql = if solo {
         "SELECT min(due) FROM jobs WHERE queue = ?1 AND solo IS NOT NULL AND owner IS NULL"
     } else {
-        "SELECT min(due) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NULL"
+        lane.sql(&NEXT_DUE)
     };
     connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
 }

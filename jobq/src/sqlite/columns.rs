@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Row, RowIndex};
 
-use crate::job::headers::{NEEDS, UNREADABLE};
-use crate::job::{Headers, from_millis, to_millis};
+use crate::job::headers::{NEEDS, PRIORITY, UNREADABLE};
+use crate::job::{Headers, Priority, from_millis, to_millis};
 use crate::period;
 
 /// A text. What is no UTF-8, which another program may have written, is replaced: an error would
@@ -91,6 +91,14 @@ pub(super) fn to_headers(column: Option<&str>) -> Headers {
         |_| [(NEEDS.to_owned(), UNREADABLE.to_owned())].into_iter().collect(),
         Headers::from_iter,
     )
+}
+
+/// The priority in a column of headers. They are parsed only if they may have one.
+pub(super) fn to_priority(column: Option<&str>) -> Priority {
+    match column.filter(|text| text.contains(PRIORITY)) {
+        Some(text) => to_headers(Some(text)).priority(),
+        None => Priority::Normal,
+    }
 }
 
 /// The number of an attempt or a count of attempts.

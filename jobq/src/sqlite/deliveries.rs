@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::claim::Claimed;
 use super::feeds::{self, Feed, Feeds};
 use super::inbox::{Act, Claim, Command, Inbox, Settling};
+use super::lane::Lane;
 use super::settle::stale;
 use crate::engine::{
     Consume, Consumer, Delivery, Intake, Pause, Receipt, Settle, Settlement, Solo, closed,
@@ -23,34 +24,43 @@ use crate::job::Envelope;
 /// The pause between two attempts to commit the last settlements of a consumer.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
-/// Starts a consumer of the queue with this number, which may be paused.
+/// Starts a consumer of the queue with this number, which may be paused: of its solo jobs, or of each
+/// of its lanes.
 pub(super) fn start(
     inbox: &Inbox,
-    (queue, pause): (i64, Option<Pause>),
+    (queue, lanes, pause): (i64, Vec<Lane>, Option<Pause>),
     what: &Consume,
 ) -> Result<Consumer> {
     let Consume { queue: name, prefetch, solo, pool, only_job } = *what;
-    let prefetch = if solo { 1 } else { prefetch };
+    let (prefetch, lanes) = if solo { (1, vec![Lane::All]) } else { (prefetch, lanes) };
     let (deliveries, receiver) = mpsc::unbounded_channel();
-    let (pauses, told) = watch::channel(pause);
-    let id = inbox.number();
-    let consumer = feeds::Consumer { name: Uuid::now_v7().to_string(), queue, pool };
-    let intake = FeedIntake { id, name: consumer.name.clone(), pauses: told, inbox: inbox.clone() };
-    let feed = Feed {
-        id,
-        name: name.as_str(),
-        consumer,
-        solo,
-        only_job,
-        started: None,
-        prefetch: usize::from(prefetch),
-        in_flight: 0,
-        next_due: Some(i64::MIN),
-        is_paused: false,
-        deliveries,
-        pauses,
+    let (mut feeds, mut told) = (Vec::new(), Vec::new());
+    for lane in lanes {
+        let (pauses, receiver) = watch::channel(pause.clone());
+        told.push(receiver);
+        feeds.push(Feed {
+            id: inbox.number(),
+            name: name.as_str(),
+            lane,
+            consumer: feeds::Consumer { name: Uuid::now_v7().to_string(), queue, pool },
+            solo,
+            only_job,
+            started: None,
+            prefetch: usize::from(prefetch),
+            in_flight: 0,
+            next_due: Some(i64::MIN),
+            is_paused: false,
+            deliveries: deliveries.clone(),
+            pauses,
+        });
+    }
+    let intake = FeedIntake {
+        feeds: feeds.iter().map(|feed| (feed.id, feed.consumer.name.clone())).collect(),
+        // They are told in this order.
+        pauses: told.pop().ok_or_else(closed)?,
+        inbox: inbox.clone(),
     };
-    inbox.change(move |feeds| feeds.start(feed))?;
+    inbox.change(move |all| feeds.into_iter().for_each(|feed| all.start(feed)))?;
     Ok(Consumer::new(receiver, Box::new(intake)))
 }
 
@@ -73,8 +83,8 @@ pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) 
 /// The consumer's side of a feed.
 #[derive(Debug)]
 struct FeedIntake {
-    id: u64,
-    name: String,
+    /// The feeds of the lanes, with their names in reports.
+    feeds: Vec<(u64, String)>,
     pauses: watch::Receiver<Option<Pause>>,
     inbox: Inbox,
 }
@@ -82,10 +92,12 @@ struct FeedIntake {
 #[async_trait]
 impl Intake for FeedIntake {
     async fn set_prefetch(&self, prefetch: u16) {
-        let (id, (done, changed)) = (self.id, oneshot::channel());
+        let (ids, (done, changed)) = (self.ids(), oneshot::channel());
         let change = move |feeds: &mut Feeds| {
-            if let Some(feed) = feeds.find(id) {
-                feed.set_prefetch(prefetch);
+            for id in ids {
+                if let Some(feed) = feeds.find(id) {
+                    feed.set_prefetch(prefetch);
+                }
             }
             let _ = done.send(());
         };
@@ -96,9 +108,9 @@ impl Intake for FeedIntake {
     }
 
     async fn stop(&self) {
-        let (id, (done, stopped)) = (self.id, oneshot::channel());
+        let (ids, (done, stopped)) = (self.ids(), oneshot::channel());
         let stop = move |feeds: &mut Feeds| {
-            feeds.stop(id);
+            feeds.stop(&ids);
             let _ = done.send(());
         };
         if self.inbox.change(stop).is_ok() {
@@ -114,8 +126,12 @@ impl Intake for FeedIntake {
     fn names(&self) -> Vec<String> {
         match *self.pauses.borrow() {
             Some(_) => Vec::new(),
-            None => vec![self.name.clone()],
+            None => self.feeds.iter().map(|(_, name)| name.clone()).collect(),
         }
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.feeds.len() > 1
     }
 
     async fn settled(&self) {
@@ -128,10 +144,16 @@ impl Intake for FeedIntake {
     }
 }
 
+impl FeedIntake {
+    fn ids(&self) -> Vec<u64> {
+        self.feeds.iter().map(|(id, _)| *id).collect()
+    }
+}
+
 impl Drop for FeedIntake {
     fn drop(&mut self) {
-        let id = self.id;
-        let _ = self.inbox.change(move |feeds| feeds.stop(id));
+        let ids = self.ids();
+        let _ = self.inbox.change(move |feeds| feeds.stop(&ids));
     }
 }
 

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use tokio::sync::{mpsc, watch};
 
+use super::lane::Lane;
 use crate::engine::{Delivery, Pause, PoolId};
 use crate::error::{Error, Result};
 
@@ -25,6 +26,7 @@ pub(super) struct Feed {
     pub(super) id: u64,
     /// The name of its queue.
     pub(super) name: &'static str,
+    pub(super) lane: Lane,
     /// Its row in the file.
     pub(super) consumer: Consumer,
     /// Whether it takes solo jobs.
@@ -94,8 +96,8 @@ impl Feeds {
         self.changed = true;
     }
 
-    pub(super) fn stop(&mut self, id: u64) {
-        self.all.retain(|feed| feed.id != id);
+    pub(super) fn stop(&mut self, ids: &[u64]) {
+        self.all.retain(|feed| !ids.contains(&feed.id));
         self.changed = true;
     }
 

@@ -22,6 +22,7 @@ mod events;
 mod failure;
 mod feeds;
 mod inbox;
+mod lane;
 mod lease;
 mod migrate;
 mod open;
@@ -54,6 +55,7 @@ use admin::control::Control;
 use admin::pools::Pools;
 use admin::{Admin, pauses};
 use inbox::{Command, Inbox};
+use lane::Lane;
 use place::Place;
 use seats::SqliteSeats;
 
@@ -158,13 +160,16 @@ impl Engine for Sqlite {
         if queues.is_empty() {
             return Ok(());
         }
-        let queue = |spec: &QueueSpec| -> (String, Vec<String>) {
-            (spec.name.clone(), spec.patterns.iter().cloned().collect())
+        let queue = |spec: &QueueSpec| -> (String, Vec<String>, bool) {
+            (spec.name.clone(), spec.patterns.iter().cloned().collect(), spec.priorities)
         };
         let queues: Vec<_> = queues.iter().map(queue).collect();
         let declaring = self.inbox.run(move |store| {
-            queues.iter().try_for_each(|(name, patterns)| {
+            queues.iter().try_for_each(|(name, patterns, has_priorities)| {
                 store.declare(name)?;
+                if *has_priorities {
+                    lane::add_priorities(store, name)?;
+                }
                 events::subscribe(store, name, patterns)
             })
         });
@@ -191,7 +196,8 @@ impl Engine for Sqlite {
         let queue = what.queue.as_str();
         let found = self.inbox.run(move |store| {
             let Some(id) = store.queue(queue)? else { return Ok(None) };
-            Ok(Some((id, pauses::one(store, queue)?)))
+            let lanes = Lane::of_queue(store.connection, store.version, id)?;
+            Ok(Some((id, lanes, pauses::one(store, queue)?)))
         });
         let found = found.await?.ok_or_else(|| store::unknown(queue))?;
         deliveries::start(&self.inbox, found, &what)

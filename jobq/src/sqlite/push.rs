@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::columns;
 use super::failure::Failure;
 use super::inbox::Inbox;
+use super::lane::set_priority;
 use super::store::{Store, unknown};
 use crate::engine::NotPushed;
 use crate::error::Result;
@@ -57,6 +58,7 @@ pub(super) fn insert(store: &mut Store<'_>, new: &New) -> rusqlite::Result<Resul
         columns::of_headers(&job.headers),
         job.content_encoding.as_deref(),
     ))?;
+    set_priority(store, job.priority())?;
     Ok(Ok(()))
 }
 

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/7.sql"),
     include_str!("migrations/8.sql"),
     include_str!("migrations/9.sql"),
+    include_str!("migrations/10.sql"),
 ];
 
 /// The version of the newest schema.
@@ -109,6 +110,7 @@ pub(super) fn make_earlier(connection: &Connection, version: usize) -> rusqlite:
 mod tests {
     use std::time::Duration;
 
+    use super::super::claim;
     use super::super::open::open;
     use super::super::place::Place;
     use super::*;
@@ -116,12 +118,14 @@ mod tests {
     #[test]
     fn the_hot_statements_use_the_partial_indexes() {
         let connection = open(&Place::Memory, Duration::ZERO).unwrap();
-        for (sql, index) in [
-            (super::super::claim::SELECT, "jobs_due"),
-            (super::super::claim::CLAIM, "jobs_due"),
-            (super::super::claim::SELECT_SOLO, "jobs_solo"),
-            (super::super::lease::FREE_JOBS, "jobs_in_hand"),
-        ] {
+        let of_others = "jobs_due_by_priority";
+        let lanes = [claim::SELECT, claim::CLAIM, claim::NEXT_DUE].into_iter();
+        let lanes = lanes.flat_map(|[_, normal, high, low]| {
+            [(normal, "jobs_due"), (high, of_others), (low, of_others)]
+        });
+        let others =
+            [(claim::SELECT_SOLO, "jobs_solo"), (super::super::lease::FREE_JOBS, "jobs_in_hand")];
+        for (sql, index) in lanes.chain(others) {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             // The plan does not depend on the parameters.
             let plan: Vec<String> =

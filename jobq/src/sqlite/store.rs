@@ -47,6 +47,8 @@ pub(super) struct Store<'a> {
     pub(super) insert: Prepared<'a>,
     pub(super) delete: Prepared<'a>,
     pub(super) namespace: &'a str,
+    /// The version of the schema.
+    pub(super) version: usize,
     /// The owner number of this engine's lease, if it has one.
     pub(super) owner: Option<i64>,
     /// Cached numbers of queues, which never change.

@@ -285,6 +285,7 @@ impl Writer {
             insert: Prepared::new(push::INSERT),
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
+            version: self.access.version(),
             owner: self.lease.owner(),
             known: &mut self.known,
             has_news: false,
@@ -333,11 +334,12 @@ impl Writer {
         let event = events::release(&self.connection, &self.namespace, now)?;
         let look = |feed: &Feed| match (owner, feed.room()) {
             (Some(owner), room @ 1..) => {
-                let queue = (feed.consumer.queue, feed.name);
+                let (queue, name) = (feed.consumer.queue, feed.name);
                 let mut look = if feed.solo {
-                    claim::claim_solo(&self.connection, queue, owner, feed.started)?
+                    claim::claim_solo(&self.connection, (queue, name), owner, feed.started)?
                 } else {
-                    claim::claim(&self.connection, queue, owner, room, now)?
+                    let lane = (queue, name, feed.lane);
+                    claim::claim(&self.connection, lane, owner, room, now)?
                 };
                 look.next_due = earlier(look.next_due, event);
                 Ok(Some(look))

@@ -5,6 +5,7 @@ use super::super::admin::control::Control;
 use super::super::admin::pools::Pools;
 use super::super::admin::{failed, pauses, queues};
 use super::super::inbox::{Act, Claim};
+use super::super::lane::Lane;
 use super::super::{deliveries, push};
 use super::*;
 use crate::clock::Clock;
@@ -85,7 +86,7 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 1);
-    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
+    let mut consumer = deliveries::start(&inbox, (queue, vec![Lane::Normal], None), &what).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}
@@ -140,7 +141,7 @@ async fn a_pause_that_is_rolled_back_pauses_nothing() {
     inbox.call(|store| store.declare("mail")).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 1);
-    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
+    let mut consumer = deliveries::start(&inbox, (queue, vec![Lane::Normal], None), &what).unwrap();
     let told = consumer.pauses();
     let failing = inbox.call(|store| {
         pauses::pause(store, "mail", &Pause::default())?;
@@ -179,7 +180,7 @@ async fn what_no_reader_expects_stops_nobody() {
     };
     inbox.call(forge).await.unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 3);
-    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
+    let mut consumer = deliveries::start(&inbox, (queue, vec![Lane::Normal], None), &what).unwrap();
     let mut taken = Vec::new();
     for _ in 0..3 {
         taken.push(consumer.next().await.unwrap().unwrap());

@@ -69,10 +69,10 @@ impl PoolPart {
 
     /// What the pool reports about the queue.
     fn report(&self) -> PoolQueue {
-        let plan = self.queue.plan();
-        let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));
+        let slots = self.queue.plan().slots();
+        let mut report = PoolQueue::new(self.queue.name, u32::from(slots.count));
         (report.state, report.since, report.problem) = activity(self.state());
-        report.lost_slots = u32::try_from(*plan.lost_slots.borrow()).unwrap_or(u32::MAX);
+        report.lost_slots = u32::try_from(slots.lost).unwrap_or(u32::MAX);
         report.running = longest(self.queue.running());
         report.lost = longest(self.queue.observer.lost_slots());
         let (ahead, in_flight) = self.queue.taken();
@@ -110,6 +110,21 @@ impl ControlledPool {
         }
     }
 
+    /// Changes the slots of a queue.
+    fn set_slots(&self, queue: &str, slots: u16) -> Reply {
+        let part = self.parts.iter().find(|part| part.queue.name == queue);
+        match part.filter(|_| slots > 0) {
+            Some(part) => {
+                telemetry::slots_set(self.id, queue, slots, part.queue.set_slots(slots));
+                Reply::Accepted
+            }
+            None if slots == 0 => {
+                Reply::Refused { why: "a queue needs at least 1 slot".to_owned() }
+            }
+            None => Reply::Refused { why: format!("it does not work on queue `{queue}`") },
+        }
+    }
+
     fn order(&self, question: &Question) -> Reply {
         if self.level != PoolControl::Full {
             let why = "it was started with a `control` setting that accepts no orders".to_owned();
@@ -126,6 +141,7 @@ impl ControlledPool {
                 self.shared.stop.cancel();
                 Reply::Accepted
             }
+            Question::Slots { queue, slots } => self.set_slots(queue, *slots),
             Question::Cancel { id } => {
                 let cancels = self.parts.iter().map(|part| part.queue.cancel(*id));
                 let cancel = cancels.fold(Cancel::NotRunning, |before, cancel| match cancel {

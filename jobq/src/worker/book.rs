@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::in_flight::{Admitted, Freed, Held, Identity, InFlight};
 use super::prefetch::Prefetch;
+use super::waiting::{Ranked, Waiting};
 use crate::engine::Settlement;
 
 /// A delivery, as far as it matters here.
-pub(super) trait Entry: Held {
+pub(super) trait Entry: Held + Ranked {
     /// The identity that its redeliveries share.
     fn identity(&self) -> Identity;
 
@@ -32,9 +33,8 @@ pub(super) struct Book<D, R> {
     is_starting: bool,
     /// The number of slots.
     slots: usize,
-    waiting: VecDeque<D>,
-    /// How many deliveries have arrived, and had so at the last [look](Self::is_stuck).
-    arrived: u64,
+    waiting: Waiting<D>,
+    /// How many deliveries had arrived at the last [look](Self::look_if_stuck).
     arrived_before: u64,
     in_flight: InFlight<D>,
     /// Those in flight that run, by their key.
@@ -68,7 +68,8 @@ pub(super) enum Next<D> {
 }
 
 impl<D: Entry, R> Book<D, R> {
-    pub(super) fn new(concurrency: u16) -> Self {
+    /// `is_strict` says whether jobs of a lower priority never start before others.
+    pub(super) fn new(concurrency: u16, is_strict: bool) -> Self {
         let prefetch = Prefetch::new(concurrency);
         Self {
             concurrency: usize::from(concurrency),
@@ -76,8 +77,7 @@ impl<D: Entry, R> Book<D, R> {
             is_verifying: false,
             is_starting: false,
             slots: 0,
-            waiting: VecDeque::new(),
-            arrived: 0,
+            waiting: Waiting::new(is_strict),
             arrived_before: 0,
             in_flight: InFlight::default(),
             running: Vec::new(),
@@ -86,9 +86,26 @@ impl<D: Entry, R> Book<D, R> {
         }
     }
 
+    /// Runs so many attempts at once from now on. Slots beyond that end with their attempts.
+    pub(super) fn set_concurrency(&mut self, concurrency: u16) {
+        self.concurrency = usize::from(concurrency);
+        self.prefetch.set_concurrency(concurrency);
+    }
+
+    /// The queue has jobs with priorities.
+    pub(super) fn set_priorities(&mut self) {
+        self.prefetch.set_priorities();
+    }
+
     /// Lets deliveries start, or no longer.
     pub(super) fn set_open(&mut self, is_open: bool) {
         self.is_open = is_open;
+    }
+
+    /// The prefetch that the consumer has at first.
+    pub(super) fn prefetch(&mut self) -> u16 {
+        self.consumed_with = self.prefetch.current();
+        self.consumed_with
     }
 
     /// The wanted prefetch, if it has changed since the last call.
@@ -110,24 +127,20 @@ impl<D: Entry, R> Book<D, R> {
     /// Adds a delivery with a payload of this size.
     pub(super) fn arrive(&mut self, delivery: D, bytes: usize) {
         // Deliveries of past epochs would add up while all slots are taken.
-        while self.waiting.front().is_some_and(Held::is_stale) {
-            self.waiting.pop_front();
-        }
+        self.waiting.drop_front(Held::is_stale);
         self.prefetch.arrived(bytes);
-        self.arrived += 1;
-        self.waiting.push_back(delivery);
+        self.waiting.push(delivery);
     }
 
     /// Looks whether a delivery waits for a slot that waited at the last look already.
     pub(super) fn look_if_stuck(&mut self) -> bool {
-        let taken = self.arrived - self.waiting.len() as u64;
-        let arrived_before = std::mem::replace(&mut self.arrived_before, self.arrived);
-        self.is_full() && taken < arrived_before
+        let before = std::mem::replace(&mut self.arrived_before, self.waiting.arrived());
+        self.is_full() && self.waiting.has_one_of_the_first(before)
     }
 
     /// Whether deliveries wait and all slots are taken.
     fn is_full(&self) -> bool {
-        self.is_open && self.slots == self.concurrency && !self.waiting.is_empty()
+        self.is_open && self.slots >= self.concurrency && !self.waiting.is_empty()
     }
 
     /// Has what waits handed back, if all slots are taken: nothing more is to be taken until one
@@ -142,7 +155,7 @@ impl<D: Entry, R> Book<D, R> {
 
     /// Removes the deliveries that wait.
     pub(super) fn take_waiting(&mut self) -> VecDeque<D> {
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 
     /// Removes all that is in flight.
@@ -156,7 +169,7 @@ impl<D: Entry, R> Book<D, R> {
         self.is_open
             && !self.is_verifying
             && self.slots < self.concurrency
-            && self.waiting.front().is_some_and(|next| !self.is_starting || blocks(next))
+            && self.waiting.first().is_some_and(|next| !self.is_starting || blocks(next))
     }
 
     /// A slot was made.
@@ -182,13 +195,13 @@ impl<D: Entry, R> Book<D, R> {
 
     /// The delivery that waits first, to ask whether it is still the pool's.
     pub(super) fn first(&self) -> Option<&D> {
-        self.waiting.front()
+        self.waiting.first()
     }
 
     /// Admits the next delivery.
     pub(super) fn next(&mut self, now: Instant) -> Next<D> {
-        while self.is_open && !self.is_verifying {
-            match self.waiting.front() {
+        while self.is_open && !self.is_verifying && self.slots <= self.concurrency {
+            match self.waiting.first() {
                 None => break,
                 // Running it would run the job twice.
                 Some(delivery) if delivery.is_stale() => {}
@@ -198,7 +211,7 @@ impl<D: Entry, R> Book<D, R> {
                 }
                 Some(_) => {}
             }
-            let Some(delivery) = self.waiting.pop_front().filter(|next| !next.is_stale()) else {
+            let Some(delivery) = self.waiting.pop().filter(|next| !next.is_stale()) else {
                 continue;
             };
             match self.in_flight.admit(delivery.identity(), delivery, now) {
@@ -284,7 +297,9 @@ impl<D: Entry, R> Book<D, R> {
             self.prefetch.measured(took);
         }
         let Freed { again, waiting } = self.in_flight.finish(key, settlement, is_stale, now);
-        self.waiting.extend(waiting);
+        for delivery in waiting {
+            self.waiting.push(delivery);
+        }
         again.map(|(delivery, outcome)| (self.insert(&delivery), delivery, outcome))
     }
 }

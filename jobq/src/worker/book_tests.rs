@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::job::Envelope;
+use crate::job::{Envelope, Priority};
 
 /// A delivery of the job with this envelope.
 #[derive(Debug, Clone)]
@@ -25,6 +25,12 @@ impl Held for Fake {
     }
 }
 
+impl Ranked for Fake {
+    fn priority(&self) -> Priority {
+        self.job.priority()
+    }
+}
+
 impl Entry for Fake {
     fn identity(&self) -> Identity {
         Identity::new(Arc::clone(&self.job), 1, self.epoch)
@@ -42,7 +48,7 @@ fn fake(number: u32) -> Fake {
 }
 
 fn open(concurrency: u16) -> Book<Fake, u32> {
-    let mut book = Book::new(concurrency);
+    let mut book = Book::new(concurrency, false);
     book.set_open(true);
     book
 }
@@ -63,7 +69,7 @@ fn start(book: &mut Book<Fake, u32>, key: usize, slot: usize, deadline: Option<I
 #[test]
 fn slots_start_one_at_a_time_but_for_plain_functions() {
     let (plain, other) = (|_: &Fake| true, |_: &Fake| false);
-    let mut book = Book::<Fake, u32>::new(2);
+    let mut book = Book::<Fake, u32>::new(2, false);
     book.arrive(fake(1), 1);
     assert!(!book.may_start(other), "it is closed");
     book.set_open(true);

@@ -11,7 +11,7 @@ use super::cancellation::{Cancellation, Cancelled};
 use crate::client::Client;
 #[cfg(feature = "schedules")]
 use crate::job::headers::MISSED;
-use crate::job::{Envelope, JobId};
+use crate::job::{Envelope, JobId, Priority};
 
 /// Argument of a job function: information about the attempt. Cloning it is cheap.
 ///
@@ -146,6 +146,18 @@ impl JobContext {
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.header(MISSED).and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    /// The priority of the job among those of its queue.
+    ///
+    /// ```
+    /// use jobq::{JobContext, Priority};
+    ///
+    /// assert_eq!(JobContext::for_test().priority(), Priority::Normal);
+    /// ```
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.envelope.priority()
     }
 
     /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header). A

@@ -52,6 +52,7 @@ mod solo;
 mod solo_lock;
 mod state;
 mod tasks;
+mod waiting;
 
 pub use answers::PoolControl;
 pub use attempt::Attempt;

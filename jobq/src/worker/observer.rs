@@ -44,6 +44,8 @@ pub(crate) struct Observer {
     unmet_needs: Mutex<UnmetNeeds>,
     /// The attempts whose functions hold lost slots.
     lost: Mutex<Slab<Lost>>,
+    /// The slots, while the queue has some.
+    slots: Mutex<Option<PoolLevel>>,
 }
 
 /// How long an attempt waited after it was due, and when it started.
@@ -101,6 +103,7 @@ impl Observer {
             outcomes: Outcomes::default(),
             unmet_needs: Mutex::default(),
             lost: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
@@ -108,9 +111,22 @@ impl Observer {
         self.client.clock().now()
     }
 
-    /// So many attempts may run at once, until this is dropped.
-    pub(super) fn has_slots(&self, count: u16) -> impl Sized + use<> {
-        self.metrics.has_slots(count)
+    /// So many attempts may run at once, until there are [no slots](Self::has_no_slots).
+    pub(super) fn has_slots(&self, count: u16) {
+        *lock(&self.slots) = Some(self.metrics.has_slots(count));
+    }
+
+    /// So many attempts may run at once, if any may.
+    pub(super) fn slots_changed(&self, count: u16) {
+        let mut slots = lock(&self.slots);
+        if slots.is_some() {
+            *slots = Some(self.metrics.has_slots(count));
+        }
+    }
+
+    /// No attempt may run any more.
+    pub(super) fn has_no_slots(&self) {
+        *lock(&self.slots) = None;
     }
 
     /// Measures whether the queue is consumed, from the states of its tasks.

@@ -215,6 +215,29 @@ impl WorkerPool {
         self
     }
 
+    /// Never starts a job while one of the same queue with a higher [priority](crate::Priority) waits in
+    /// this pool.
+    ///
+    /// By default, one start in ten takes the job of a lower priority that has waited longest. Such jobs
+    /// then run however many jobs of a higher priority there are.
+    ///
+    /// ```
+    /// use jobq::{BoxError, Client, WorkerPool, job};
+    ///
+    /// #[job(priorities)]
+    /// async fn export(user_id: u64) -> Result<(), BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # fn example(client: Client) {
+    /// let pool = WorkerPool::new(&client).register::<Export>().strict_priorities();
+    /// # }
+    /// ```
+    pub fn strict_priorities(mut self) -> Self {
+        self.registry.is_strict = true;
+        self
+    }
+
     /// How long running attempts may go on when the pool is shut down. Attempts that still run then
     /// are cancelled and their jobs released: they run again elsewhere, and no attempt is used up.
     /// A `Duration`, or its text, such as `"1m"`. Zero cancels at once. Defaults to 25 seconds:

@@ -22,6 +22,8 @@ const WEIGHT: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     concurrency: u16,
+    /// The smallest buffer.
+    spare: u16,
     current: u16,
     mean: Option<f64>,
     payloads: Payloads,
@@ -30,7 +32,31 @@ pub(crate) struct Prefetch {
 impl Prefetch {
     /// Starts without a buffer.
     pub(crate) fn new(concurrency: u16) -> Self {
-        Self { concurrency, current: concurrency, mean: None, payloads: Payloads::default() }
+        let (current, payloads) = (concurrency, Payloads::default());
+        Self { concurrency, spare: 0, current, mean: None, payloads }
+    }
+
+    /// Has a buffer of one job at least. The prefetch holds for the jobs of each priority: if running
+    /// jobs took all of it, a free slot would find none of them and start a job of a lower one.
+    pub(crate) fn set_priorities(&mut self) {
+        self.spare = 1;
+        if self.current > 0 {
+            self.current = self.current.max(self.least());
+        }
+    }
+
+    /// So many attempts run at once from now on.
+    pub(crate) fn set_concurrency(&mut self, concurrency: u16) {
+        self.concurrency = concurrency;
+        if self.current > 0 {
+            let wanted = self.mean.map_or(concurrency, |mean| target(concurrency, mean));
+            self.current = wanted.clamp(self.least(), self.most());
+        }
+    }
+
+    /// The prefetch with the smallest buffer.
+    fn least(&self) -> u16 {
+        self.concurrency.saturating_add(self.spare)
     }
 
     /// The current prefetch.
@@ -42,12 +68,17 @@ impl Prefetch {
     /// exceeds the memory limit.
     pub(crate) fn arrived(&mut self, bytes: usize) -> Option<u16> {
         self.payloads.count(bytes);
-        let most = self.concurrency.saturating_add(self.payloads.most());
+        let most = self.most();
         if self.current <= most {
             return None;
         }
         self.current = most;
         Some(most)
+    }
+
+    /// The prefetch with the largest buffer.
+    fn most(&self) -> u16 {
+        self.concurrency.saturating_add(self.payloads.most().max(self.spare))
     }
 
     /// Nothing is taken until a slot has ended, and no buffer then before an attempt is measured.
@@ -58,7 +89,7 @@ impl Prefetch {
     /// A slot has ended.
     pub(crate) fn slot_ended(&mut self) {
         if self.current == 0 {
-            self.current = self.concurrency;
+            self.current = self.least();
         }
     }
 
@@ -71,8 +102,7 @@ impl Prefetch {
         if self.current == 0 {
             return None;
         }
-        let most = self.concurrency.saturating_add(self.payloads.most());
-        let wanted = target(self.concurrency, mean).min(most);
+        let wanted = target(self.concurrency, mean).clamp(self.least(), self.most());
         let buffer = |prefetch: u16| u32::from(prefetch - self.concurrency);
         let (wants, has) = (buffer(wanted), buffer(self.current));
         if wanted != self.current && (wants >= 2 * has.max(1) || 2 * wants <= has) {
@@ -142,6 +172,37 @@ mod tests {
         assert_eq!(slow, Some(10), "long jobs are not hoarded");
         let mut wide = Prefetch::new(1_000);
         assert_eq!(wide.measured(Duration::from_millis(1)), Some(1_256));
+    }
+
+    #[test]
+    fn a_prefetch_follows_the_concurrency() {
+        let mut prefetch = Prefetch::new(10);
+        prefetch.set_concurrency(4);
+        assert_eq!(prefetch.current(), 4);
+        prefetch.measured(Duration::from_millis(100));
+        assert_eq!(prefetch.current(), 44);
+        prefetch.set_concurrency(2);
+        assert_eq!(prefetch.current(), 22);
+        prefetch.hand_back();
+        prefetch.set_concurrency(8);
+        assert_eq!(prefetch.current(), 0);
+        prefetch.slot_ended();
+        assert_eq!(prefetch.current(), 8);
+    }
+
+    #[test]
+    fn with_priorities_there_is_always_a_buffer() {
+        let (minute, mib) = (Duration::from_secs(60), 1 << 20);
+        let mut prefetch = Prefetch::new(10);
+        prefetch.set_priorities();
+        assert_eq!((prefetch.current(), prefetch.measured(minute)), (11, None));
+        assert_eq!(prefetch.measured(Duration::from_millis(1)), None, "the mean is long");
+        assert_eq!((prefetch.arrived(65 * mib), prefetch.current()), (None, 11));
+        prefetch.hand_back();
+        prefetch.set_priorities();
+        assert_eq!(prefetch.current(), 0);
+        prefetch.slot_ended();
+        assert_eq!(prefetch.current(), 11);
     }
 
     #[test]

@@ -83,7 +83,11 @@ impl Queue {
         let plan = &pool.plan.queues[name];
         let client = pool.resources.client.clone();
         let observer = Observer::new(client, name, pool.plan.jobs_of(name));
-        let book = Book::new(plan.concurrency);
+        let mut book = Book::new(plan.concurrency, pool.plan.is_strict);
+        if plan.priorities {
+            book.set_priorities();
+        }
+        let prefetch = book.prefetch();
         Arc::new(Self {
             pool: Arc::clone(pool),
             name,
@@ -91,7 +95,7 @@ impl Queue {
             state: Mutex::new(State { book, slots: Slab::new(), wakes_at: None }),
             emptied: Notify::new(),
             sooner: Notify::new(),
-            prefetch: watch::channel(plan.concurrency).0,
+            prefetch: watch::channel(prefetch).0,
             tasks: Tasks::new(),
         })
     }
@@ -132,10 +136,14 @@ impl Queue {
 
     /// Takes jobs and passes them to slots, until the queue rests.
     async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<Rest> {
+        let mut prefetch = self.prefetch.subscribe();
+        if consumer.has_priorities() {
+            self.set_priorities();
+            prefetch.mark_changed();
+        }
         let mut enough = pin!(self.pool.enough.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut slots_lost = pin!(self.plan().slots_lost());
-        let mut prefetch = self.prefetch.subscribe();
         let mut most = *prefetch.borrow();
         let mut pauses = consumer.pauses();
         pauses.mark_changed();
@@ -182,6 +190,36 @@ impl Queue {
                 Flow::Resting(rest) => return Ok(rest),
             }
         }
+    }
+
+    /// Runs so many attempts at once from now on. Attempts beyond that go on. Returns how many it were.
+    pub(super) fn set_slots(self: &Arc<Self>, count: u16) -> u16 {
+        let mut before = count;
+        self.plan().slots.send_modify(|slots| before = std::mem::replace(&mut slots.count, count));
+        self.observer.slots_changed(count);
+        let prefetch = {
+            let book = &mut self.state().book;
+            book.set_concurrency(count);
+            book.new_prefetch()
+        };
+        self.want(prefetch);
+        self.start_slots();
+        before
+    }
+
+    /// The engine has found jobs with priorities, which this pool's jobs may not have.
+    fn set_priorities(&self) {
+        let prefetch = {
+            let book = &mut self.state().book;
+            book.set_priorities();
+            book.new_prefetch()
+        };
+        self.want(prefetch);
+    }
+
+    /// The wanted prefetch of the consumer.
+    pub(super) fn prefetch(&self) -> u16 {
+        *self.prefetch.borrow()
     }
 
     /// Lets waiting deliveries start.

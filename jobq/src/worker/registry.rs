@@ -99,6 +99,8 @@ pub(crate) struct Registry {
     pub(crate) layers: Layers,
     /// The types of states that were given twice.
     repeated_states: Vec<&'static str>,
+    /// Whether jobs of a lower priority never start before others.
+    pub(crate) is_strict: bool,
     #[cfg(feature = "schedules")]
     pub(super) periodics: Periodics,
 }
@@ -109,6 +111,8 @@ pub(crate) struct Plan {
     pub(crate) jobs: BTreeMap<&'static str, Arc<Registered>>,
     pub(crate) queues: Queues,
     pub(crate) layers: Arc<Layers>,
+    /// Whether jobs of a lower priority never start before others.
+    pub(crate) is_strict: bool,
 }
 
 impl Plan {
@@ -124,31 +128,50 @@ pub(crate) type Queues = BTreeMap<&'static str, QueuePlan>;
 /// One queue that a pool consumes.
 #[derive(Debug, Default)]
 pub(crate) struct QueuePlan {
-    /// How many attempts run at once.
+    /// How many attempts run at once, at first.
     pub(crate) concurrency: u16,
     /// The job of a message without a name: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
     /// Whether it has schedules.
     seat: bool,
-    /// How many slots are held by functions past their timeout.
-    pub(crate) lost_slots: watch::Sender<usize>,
+    /// Whether its jobs may have priorities.
+    pub(crate) priorities: bool,
+    pub(crate) slots: watch::Sender<Slots>,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,
 }
 
+/// The slots of a queue in a pool.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Slots {
+    /// How many attempts run at once.
+    pub(crate) count: u16,
+    /// How many are held by functions past their timeout.
+    pub(crate) lost: usize,
+}
+
+impl Slots {
+    fn are_lost(&self) -> bool {
+        self.lost >= usize::from(self.count)
+    }
+}
+
 impl QueuePlan {
+    /// The slots now.
+    pub(crate) fn slots(&self) -> Slots {
+        *self.slots.borrow()
+    }
+
     /// Returns when functions past their timeout hold all slots.
     pub(crate) async fn slots_lost(&self) {
-        let concurrency = usize::from(self.concurrency);
         // Cannot fail: the plan owns the sender.
-        let _ = self.lost_slots.subscribe().wait_for(|lost| *lost >= concurrency).await;
+        let _ = self.slots.subscribe().wait_for(Slots::are_lost).await;
     }
 
     /// Returns when one of them has ended.
     pub(crate) async fn slots_regained(&self) {
-        let concurrency = usize::from(self.concurrency);
-        let _ = self.lost_slots.subscribe().wait_for(|lost| *lost < concurrency).await;
+        let _ = self.slots.subscribe().wait_for(|slots| !slots.are_lost()).await;
     }
 
     /// The name of the job that a message is for; empty if it states none and the queue serves
@@ -219,7 +242,8 @@ impl Registry {
     /// arguments of functions.
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
-        let plan = Plan { jobs, queues, layers: Arc::new(self.layers) };
+        let (layers, is_strict) = (Arc::new(self.layers), self.is_strict);
+        let plan = Plan { jobs, queues, layers, is_strict };
         let shutdown = CancellationToken::new();
         (plan, Resources { client, states: self.states, shutdown })
     }
@@ -232,6 +256,7 @@ impl Registry {
             queue.waits.extend(retry::waits(&job.options));
             queue.waits.insert(retry::UNKNOWN_JOB_WAIT);
             queue.patterns.extend(job.options.on);
+            queue.priorities |= job.options.has_priorities();
             let first = queue.concurrency == 0;
             queue.only_job = first.then_some(job.name);
             queue.concurrency = queue.concurrency.max(1);
@@ -251,6 +276,7 @@ impl Registry {
                 return Err(shared_by_a_subscriber(name, &self.jobs));
             }
             queue.concurrency = stated.get(name).map_or(default, |(_, concurrency)| *concurrency);
+            queue.slots = watch::channel(Slots { count: queue.concurrency, lost: 0 }).0;
         }
         #[cfg(feature = "schedules")]
         for queue in self.schedules()?.into_keys() {
@@ -275,6 +301,7 @@ pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
         let waits = queue.waits.iter().copied();
         let spec = QueueSpec::new(*name).waits(waits).patterns(queue.patterns.iter().copied());
         let spec = spec.solo();
+        let spec = if queue.priorities { spec.priorities() } else { spec };
         if queue.seat { spec.seat() } else { spec }
     };
     queues.iter().map(spec).collect()
@@ -299,6 +326,12 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
     check_name("job", job.name)?;
     check_name("queue", job.queue)?;
     job.options.on.iter().try_for_each(|pattern| check_pattern(pattern))?;
+    if job.options.has_priorities() && !job.options.on.is_empty() {
+        return Err(Error::invalid(format!(
+            "job `{}` subscribes to events, which have no priority; remove its priority",
+            job.name
+        )));
+    }
     if job.options.concurrency == Some(0) {
         return Err(Error::invalid(format!(
             "job `{}` has concurrency 0, so it would never run; set it to at least 1",

@@ -162,7 +162,7 @@ impl RunningPool {
         let queue = |part: &PoolPart| QueueHealth {
             queue: part.queue.name.to_owned(),
             state: part.state(),
-            lost_slots: *part.queue.plan().lost_slots.borrow(),
+            lost_slots: part.queue.plan().slots().lost,
         };
         let store = self.shared.resources.client.engine().diagnose();
         PoolHealth {

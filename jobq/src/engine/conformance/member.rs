@@ -118,7 +118,7 @@ impl Member {
                 let failed = jobs.iter().map(outcome(Some(FailedReason::Exhausted)));
                 Reply::Outcomes { jobs: failed.chain(jobs.iter().map(outcome(None))).collect() }
             }
-            Question::Quiet | Question::Clock { .. } => Reply::Accepted,
+            Question::Quiet | Question::Clock { .. } | Question::Slots { .. } => Reply::Accepted,
             Question::Stop => Reply::Refused { why: "it is \"busy\"".into() },
             Question::Cancel { .. } => Reply::Cancelled(crate::engine::Cancel::AskedBlocking),
             Question::Schedules { .. } => {

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::roster::Roster;
 use crate::engine::{Answers, Ask, Counts, Figure, Part, Place, QueueNames};
 use crate::error::Result;
+use crate::job::Priority;
 use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::doctor::{Delayed, Doctor};
 use crate::rabbitmq::connection::agreement::Agreement;
@@ -19,6 +20,7 @@ use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::{self, ready_in_all};
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::routing_key;
 
 /// How long a look at failed jobs by another client is waited for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -59,8 +61,14 @@ impl Figures<'_> {
         if !self.is_agreed().await {
             return Ok(Counts::unknown(WITHOUT).into_parts());
         }
-        let places = places(self.known.part(queue), self.doctor.listed(queue).await);
-        let counting = self.count(queue, places, self.doctor.delayed(queue).await);
+        let listed = self.doctor.listed(queue).await;
+        let listed_priorities = match &listed {
+            Figure::Known(Some(listed)) => Some(listed.priorities.contains(queue)),
+            _ => None,
+        };
+        let places = places(self.known.part(queue), listed);
+        let delayed = self.doctor.delayed(queue).await;
+        let counting = self.count(queue, (places, listed_priorities), delayed);
         let doing = format!("counting the jobs of queue `{queue}`");
         let parts = match self.broker.unless_blocked(&doing, counting).await {
             Err(error) if self.broker.publishing().is_blocked() => {
@@ -76,7 +84,7 @@ impl Figures<'_> {
     async fn count(
         &self,
         queue: &str,
-        places: Figure<Wanted>,
+        (places, listed_priorities): (Figure<Wanted>, Option<bool>),
         delayed: Delayed,
     ) -> Result<Vec<Part>> {
         let (names, missing) = (self.known.names(), &self.known.missing_queues);
@@ -84,6 +92,17 @@ impl Figures<'_> {
         let work = missing.figures(&up, &names.work(queue)).await?;
         let (is_missing, work) = (work.is_none(), ready_in(work));
         let mut parts = vec![Part::new(Place::Ready, work)];
+        let has_priorities = match listed_priorities {
+            Some(listed) => listed || self.known.has_priorities(queue),
+            None => !is_missing && self.known.finds_priorities(&up, queue, false).await?,
+        };
+        for priority in Priority::OTHERS.iter().filter(|_| has_priorities) {
+            let lane = routing_key::lane(queue, *priority);
+            let ready = missing.figures(&up, &names.work(&lane)).await?;
+            parts.push(Part::new(Place::of_due(*priority), ready_in(ready)));
+            let due = missing.figures(&up, &names.due(&lane)).await?;
+            parts.push(Part::new(Place::Due, ready_in(due)));
+        }
         match places {
             Figure::Known(places) => {
                 // Only pools declare it, and looking for a missing one costs a channel number.
@@ -189,7 +208,7 @@ impl Figures<'_> {
     /// the node does not know it.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Answers> {
         let counts = ask.pool.is_none() && !ask.queues.is_empty();
-        let asking = Box::pin(self.control.ask(ask, |queue| self.doctor.lists_solo(queue)));
+        let asking = Box::pin(self.control.ask(ask, |queue| self.doctor.lists(queue)));
         let agreeing = async { !counts || self.is_agreed().await };
         let (answers, is_agreed) = join!(asking, agreeing);
         let mut answers = answers?;

@@ -30,8 +30,8 @@ use self::provision::Provision;
 use self::roster::Roster;
 use self::subscribers::Subscribers;
 use crate::engine::{
-    About, Administer, Answers, Ask, Consume, Controlled, Counts, Diagnose, Figure, Membership,
-    Part, Pause, PoolReport, QueueNames, QueueSpec, Visit, Visited, run_to_end,
+    About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Figure, Membership, Part, Pause,
+    PoolId, PoolReport, QueueNames, QueueSpec, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -40,6 +40,7 @@ use crate::rabbitmq::connection::agreement::Agreement;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::consume::Steering;
+use crate::rabbitmq::consume::place::Place;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::probes::node_probe;
@@ -103,8 +104,8 @@ impl Administration {
     }
 
     /// The gate and the counter of a consumer, if it is of a pool.
-    pub(crate) fn steering(&self, what: &Consume) -> Steering {
-        self.control.steering(what)
+    pub(crate) fn steering(&self, pool: Option<PoolId>, place: Place) -> Steering {
+        self.control.steering(pool, place)
     }
 
     /// The topology of the broker.

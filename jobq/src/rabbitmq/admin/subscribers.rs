@@ -18,6 +18,7 @@ use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::plan::Declaration;
 use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::routing_key;
 
 /// How often a queue without jobs is checked for consumers, and how long between.
 const LOOKS: u32 = 20;
@@ -75,6 +76,10 @@ impl Subscribers {
         let mut wanted = self.known().part(queue).unwrap_or_default();
         wanted.add(Wanted::queues(std::slice::from_ref(spec)));
         let up = self.broker.up().await?;
+        let [lane, _] = routing_key::other_lanes(queue);
+        if inspect(&up, &self.names().work(&lane)).await?.is_some() {
+            wanted.priorities.insert(queue.clone());
+        }
         if !force {
             self.must_be_unused(&up, &wanted, queue).await?;
         }
@@ -109,8 +114,11 @@ impl Subscribers {
         let tiers = wanted.queues.get(queue).cloned().unwrap_or_default();
         let tiers = tiers.iter().map(|millis| self.names().tier(queue, *millis));
         let names = self.names();
+        let has_priorities = wanted.priorities.contains(queue);
+        let lanes = has_priorities.then(|| routing_key::other_lanes(queue)).into_iter().flatten();
+        let lanes = lanes.flat_map(|lane| [names.due(&lane), names.work(&lane)]);
         let others = [names.due(queue), names.solo(queue), names.work(queue), names.failed(queue)];
-        tiers.chain(others).collect()
+        tiers.chain(lanes).chain(others).collect()
     }
 
     /// An error if the queue has jobs or consumers. Some versions count a consumer briefly after
@@ -139,7 +147,7 @@ impl Subscribers {
         queue: &str,
     ) -> Result<(Counts, u32)> {
         let (mut ready, mut waiting, mut failed_jobs, mut consumers) = (0, 0, 0, 0);
-        let (work, failed) = (self.names().work(queue), self.names().failed(queue));
+        let (work, failed) = (self.names().work_queues(queue), self.names().failed(queue));
         let solo = self.names().solo(queue);
         for name in self.queues_of(wanted, queue) {
             if name == failed {
@@ -147,7 +155,7 @@ impl Subscribers {
                 continue;
             }
             let Some(found) = count(up, &name).await? else { continue };
-            if name == work || name == solo {
+            if work.contains(&name) || name == solo {
                 ready += found.ready;
                 consumers += found.consumers;
             } else {

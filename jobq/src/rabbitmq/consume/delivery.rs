@@ -10,6 +10,7 @@ use super::live::Taken;
 use super::settle::{RabbitReceipt, SoloState};
 use crate::engine::{Delivery, Solo};
 use crate::guard::lock;
+use crate::job::Priority;
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::routing_key;
@@ -22,6 +23,8 @@ pub(super) struct Builder {
     pub(super) solo: Option<Arc<Mutex<Option<String>>>>,
     /// The name of jobs that come without one.
     pub(super) only_job: Option<&'static str>,
+    /// The priority of the jobs, unless that is normal.
+    pub(super) priority: Option<Priority>,
 }
 
 impl Builder {
@@ -40,6 +43,15 @@ impl Builder {
         received.envelope.retry_wait = wait.map(Duration::from_millis);
         if received.envelope.name.is_none() {
             received.envelope.name = self.only_job.map(Cow::Borrowed);
+        }
+        if let Some(priority) = self.priority {
+            // Another client may have sent it without the header.
+            received.envelope.set_priority(priority);
+        } else if received.envelope.priority() != Priority::Normal
+            && !context.declarer.known().has_priorities(queue)
+        {
+            // The queue has no priorities any more, or the job is from another one.
+            received.envelope.set_priority(Priority::Normal);
         }
         let (history, due) = (received.history, properties::first_due(properties, &received));
         if history.died {

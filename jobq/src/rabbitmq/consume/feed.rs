@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::subscription::Subscription;
 use super::valve::{ToldPause, Valve};
 use crate::background;
-use crate::engine::{Consumer, Delivery, Intake, Interruption, Pause};
+use crate::engine::{Delivery, Intake, Interruption, Pause};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
@@ -22,16 +22,17 @@ use crate::rabbitmq::connection::supervised::SupervisedConnection;
 /// How many deliveries are forwarded before orders are looked for again.
 const READY: usize = 64;
 
-/// Starts to consume a queue. The consumer is active when this returns, unless the valve is shut.
+/// Starts to consume a queue, whose deliveries go to `jobs`. The consumer is active when this returns,
+/// unless the valve is shut.
 pub(super) async fn consume(
     shared: Arc<Shared>,
     opener: Opener,
     builder: Builder,
     prefetch: u16,
     counted: Arc<Counted>,
-) -> Result<Consumer> {
+    jobs: mpsc::UnboundedSender<Result<Delivery>>,
+) -> Result<FeedIntake> {
     let place = opener.place;
-    let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
     let valve = opener.valve.clone();
     let link = opener.line.readable(place).await?;
@@ -64,7 +65,7 @@ pub(super) async fn consume(
     }
     let tasks = feed.shared.tasks.clone();
     background::spawn(tasks.track_future(feed.run(sending)));
-    Ok(Consumer::new(deliveries, Box::new(intake)))
+    Ok(intake)
 }
 
 /// Begins to consume on this connection, or on the next one if this one ends meanwhile.
@@ -89,7 +90,7 @@ pub(super) fn doing(queue: &str) -> String {
 
 /// The consumer's side of a feed.
 #[derive(Debug)]
-struct FeedIntake {
+pub(super) struct FeedIntake {
     orders: mpsc::UnboundedSender<Order>,
     sending: TaskTracker,
     interruptions: watch::Receiver<Option<Interruption>>,

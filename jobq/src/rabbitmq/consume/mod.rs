@@ -14,6 +14,7 @@ mod feed;
 mod interruption;
 mod line;
 mod live;
+mod merged;
 pub(crate) mod place;
 pub(crate) mod session;
 mod settle;
@@ -25,26 +26,31 @@ mod verification;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use futures_util::future::try_join_all;
+use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
 
 use self::context::{InFlightCount, SettleContext};
 use self::counted::Counted;
 use self::delivery::Builder;
+use self::feed::FeedIntake;
 use self::interruption::Interruptions;
 use self::line::Line;
 use self::live::Opener;
+use self::merged::MergedIntake;
 use self::place::Place;
 use self::session::Sessions;
 use self::shared::Shared;
 use self::subscription::Subscription;
 use self::valve::Valve;
 use crate::background;
-use crate::engine::{Consume, Consumer};
+use crate::engine::{Consume, Consumer, Delivery, Intake};
 use crate::error::Result;
+use crate::job::Priority;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::probe::{self, Carrier};
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
+use crate::rabbitmq::errors::is_forbidden;
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
@@ -99,18 +105,76 @@ impl Consumers {
         Ok(is_first)
     }
 
-    /// Starts to consume a queue, once [connected](Self::connect).
-    pub(crate) async fn consume(&self, what: Consume, steering: Steering) -> Result<Consumer> {
-        let Consume { queue, prefetch, solo, pool, only_job } = what;
-        let (queue, shared) = (queue.as_str(), Arc::clone(&self.shared));
-        let (place, prefetch) =
-            if solo { (Place::Solo(queue), SOLO_PREFETCH) } else { (Place::Work(queue), prefetch) };
-        let (limited, solo) = (Arc::clone(&shared.limited), solo.then(Arc::default));
-        let builder = Builder { limited, solo, only_job };
-        let tag = pool.map(|pool| format!("jobq.{pool}.{}", place.key()));
-        let Steering { valve, counted } = steering;
+    /// Starts to consume a queue, once [connected](Self::connect): each of its lanes, or its solo jobs.
+    pub(crate) async fn consume(
+        &self,
+        what: Consume,
+        steering: impl Fn(Place) -> Steering,
+    ) -> Result<Consumer> {
+        let (jobs, deliveries) = mpsc::unbounded_channel();
+        let queue = what.queue.as_str();
+        let places = if what.solo { vec![Place::Solo(queue)] } else { self.lanes(queue).await? };
+        // A feed that asks for a pause may wait for the answer.
+        let begun = places.into_iter().map(|place| {
+            let feed = self.feed(&what, place, steering(place), jobs.clone());
+            async move {
+                match feed.await {
+                    Err(error) if place.is_of_priority() && is_forbidden(&error) => {
+                        let queue = place.name(self.names());
+                        tracing::warn!(queue, %error, "this user has no permission to consume the queue of a priority");
+                        Ok(None)
+                    }
+                    feed => feed.map(Some),
+                }
+            }
+        });
+        let begun = try_join_all(begun.collect::<Vec<_>>()).await?;
+        let mut feeds: Vec<_> = begun.into_iter().flatten().collect();
+        let intake: Box<dyn Intake> = match feeds.pop() {
+            Some(only) if feeds.is_empty() => Box::new(only),
+            last => Box::new(MergedIntake::new(feeds.into_iter().chain(last).collect())),
+        };
+        Ok(Consumer::new(deliveries, intake))
+    }
+
+    /// The lanes of a queue that exist. Their tiers are declared, as for a queue of this client whose
+    /// jobs have priorities.
+    async fn lanes(&self, queue: &'static str) -> Result<Vec<Place>> {
+        let Shared { broker, declarer, .. } = &*self.shared;
+        let known = declarer.known();
+        // Not on the connection for publishing, which may be blocked by an alarm.
+        let link = self.link.get().cloned().ok_or_else(crate::engine::closed)?;
+        let looking = async { known.finds_priorities(&*link.up().await?, queue, true).await };
+        if !broker.in_time(&feed::doing(queue), looking).await? {
+            return Ok(vec![Place::Work(queue, Priority::Normal)]);
+        }
+        if let Some(part) = known.part(queue) {
+            declarer.declare(part.with_priorities()).await?;
+        }
+        Ok(Priority::ALL.map(|priority| Place::Work(queue, priority)).to_vec())
+    }
+
+    /// Starts to consume one queue of the broker.
+    async fn feed(
+        &self,
+        what: &Consume,
+        place: Place,
+        Steering { valve, counted }: Steering,
+        jobs: mpsc::UnboundedSender<Result<Delivery>>,
+    ) -> Result<FeedIntake> {
+        let (prefetch, priority) = match place {
+            Place::Solo(_) => (SOLO_PREFETCH, None),
+            Place::Work(_, priority) => {
+                (what.prefetch, Some(priority).filter(|priority| *priority != Priority::Normal))
+            }
+            Place::Orphan => (what.prefetch, None),
+        };
+        let shared = Arc::clone(&self.shared);
+        let (limited, solo) = (Arc::clone(&shared.limited), what.solo.then(Arc::default));
+        let builder = Builder { limited, solo, only_job: what.only_job, priority };
+        let tag = what.pool.map(|pool| format!("jobq.{pool}.{}", place.key()));
         let opener = self.opener(place, prefetch, tag, valve)?;
-        feed::consume(shared, opener, builder, prefetch, counted).await
+        feed::consume(shared, opener, builder, prefetch, counted, jobs).await
     }
 
     /// The subscription to unroutable messages, once [connected](Self::connect).

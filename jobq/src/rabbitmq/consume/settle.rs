@@ -1,6 +1,7 @@
 //! Settling a delivery: with one frame where the broker does the rest, else with a new message that
 //! is confirmed before the old one is acknowledged.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -190,6 +191,10 @@ impl RabbitReceipt {
         Who::of_job(&self.envelope, self.session.context.queue)
     }
 
+    fn lane(&self) -> Cow<'static, str> {
+        routing_key::lane(self.session.context.queue, self.envelope.priority())
+    }
+
     /// Whether the message itself names the tier, and the tier exists.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
@@ -222,10 +227,10 @@ impl RabbitReceipt {
 
     /// Requeues the job as a new message.
     async fn release(self: Box<Self>) -> Result<()> {
-        let queue = self.session.context.queue;
+        let lane = self.lane();
         let wait = self.envelope.retry_wait.map(period::millis);
         let route =
-            Route::new(self.session.context.names().jobs(), routing_key::write(queue, wait))?;
+            Route::new(self.session.context.names().jobs(), routing_key::write(&lane, wait))?;
         let changes = Changes::next(self.envelope.attempts);
         self.replace(route, changes, Ack::WithOthers).await
     }
@@ -276,10 +281,9 @@ impl RabbitReceipt {
     async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
         // A wait beyond the limit is cut to the longest one.
         let millis = Duration::from_millis(millis.min(HORIZON));
-        let (known, end) =
-            (self.session.context.declarer.known(), End::Queue(self.session.context.queue));
+        let (known, lane) = (self.session.context.declarer.known(), self.lane());
         let now = self.session.context.clock.now();
-        let wait = Wait::new(known, (millis, millis), now, end, None)?;
+        let wait = Wait::new(known, (millis, millis), now, End::Queue(&lane), None)?;
         let (mut waits, mut failed) = (backoff(), Repeated::default());
         while let Err(error) = self.session.context.declarer.prepare(&wait).await {
             // The job has run, so it is kept while this worker owns it, whatever the broker refuses.

@@ -30,9 +30,9 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Reads the headers. The name of the work queue is computed only for a dead-lettered message;
-    /// most are not.
-    pub(crate) fn of(headers: &FieldTable, work_queue: impl FnOnce() -> String) -> Self {
+    /// Reads the headers. The names of the work queues, one for each lane, are computed only for a
+    /// dead-lettered message; most are not.
+    pub(crate) fn of(headers: &FieldTable, work_queues: impl FnOnce() -> Vec<String>) -> Self {
         let number = |value| integer(value).map_or(0, clamped);
         let (mut said, mut returns, mut deaths) = (0, 0, None);
         for (key, value) in headers.inner() {
@@ -52,7 +52,7 @@ impl History {
                 is_forged: false,
             };
         };
-        let rejections = rejections(deaths, &work_queue());
+        let rejections = rejections(deaths, &work_queues());
         Self {
             attempts: said.saturating_add(rejections).min(MOST),
             crashes: if returns == rejections { 0 } else { returns },
@@ -64,20 +64,23 @@ impl History {
 }
 
 /// The number of attempts used up before this delivery: those that the header states, plus the
-/// rejections by the work queue that the broker counted since.
+/// rejections by the work queues that the broker counted since.
 ///
 /// The broker's entry is searched for, since the order of entries differs between versions.
 /// `x-delivery-count` and `redelivered` do not count attempts.
-pub(crate) fn attempts_used(headers: &FieldTable, work_queue: &str) -> u32 {
-    History::of(headers, || work_queue.to_owned()).attempts
+pub(crate) fn attempts_used(headers: &FieldTable, work_queues: Vec<String>) -> u32 {
+    History::of(headers, || work_queues).attempts
 }
 
-/// The number of rejections by the work queue.
-fn rejections(deaths: &AMQPValue, work_queue: &str) -> u32 {
-    tables(deaths)
-        .filter(|death| is_text(death, "queue", work_queue) && is_text(death, "reason", "rejected"))
-        .find_map(|death| death.inner().get("count").and_then(integer))
-        .map_or(0, clamped)
+/// The number of rejections by the work queues.
+fn rejections(deaths: &AMQPValue, work_queues: &[String]) -> u32 {
+    let of_one = |queue: &String| {
+        tables(deaths)
+            .filter(|death| is_text(death, "queue", queue) && is_text(death, "reason", "rejected"))
+            .find_map(|death| death.inner().get("count").and_then(integer))
+            .map_or(0, clamped)
+    };
+    work_queues.iter().map(of_one).fold(0, u32::saturating_add).min(MOST)
 }
 
 /// The entries of an `x-death`.

@@ -69,8 +69,8 @@ fn recorded(version: &str) -> FieldTable {
 fn every_broker_counts_what_it_rejected() {
     for version in ["3.10", "4.0", "4.3"] {
         let headers = recorded(version);
-        assert_eq!(attempts_used(&headers, "jobq:mail"), 4, "{version}");
-        assert_eq!(attempts_used(&headers, "jobq:other"), 0, "{version}");
+        assert_eq!(attempts_used(&headers, vec!["jobq:mail".to_owned()]), 4, "{version}");
+        assert_eq!(attempts_used(&headers, vec!["jobq:other".to_owned()]), 0, "{version}");
         let queues: Vec<_> = queues_of_death(&headers).collect();
         assert_eq!(queues, ["jobq:mail@wait.30s", "jobq:mail"], "{version}");
     }
@@ -81,13 +81,14 @@ fn attempts_in_the_header_are_added() {
     for version in ["3.10", "4.0", "4.3"] {
         let mut headers = recorded(version);
         headers.insert(ShortString::try_new(ATTEMPTS_HEADER).unwrap(), number(3));
-        assert_eq!(attempts_used(&headers, "jobq:mail"), 7, "{version}");
+        assert_eq!(attempts_used(&headers, vec!["jobq:mail".to_owned()]), 7, "{version}");
     }
 }
 
 #[test]
 fn hostile_headers_do_no_harm() {
     let work = "jobq:mail";
+    let works = || vec!["jobq:mail@high".to_owned(), work.to_owned()];
     let said = |value| table([(ATTEMPTS_HEADER, value)]);
     let died = |value| table([("x-death", value)]);
     let entry = |count| died(array(vec![death(work, "rejected", count)]));
@@ -123,15 +124,22 @@ fn hostile_headers_do_no_harm() {
             ])),
             2,
         ),
+        (
+            died(array(vec![
+                death(work, "rejected", number(2)),
+                death("jobq:mail@high", "rejected", number(3)),
+            ])),
+            5,
+        ),
     ];
     for (headers, expected) in table {
-        assert_eq!(attempts_used(&headers, work), expected, "{headers:?}");
+        assert_eq!(attempts_used(&headers, works()), expected, "{headers:?}");
     }
     let mut both = entry(number(i64::MAX));
     both.insert(ShortString::try_new(ATTEMPTS_HEADER).unwrap(), number(i64::MAX));
-    assert_eq!(attempts_used(&both, work), MOST);
+    assert_eq!(attempts_used(&both, works()), MOST);
     let latin = AMQPValue::LongString(LongString::from(vec![0xff, 0xfe]));
-    assert_eq!(attempts_used(&said(latin), work), 0);
+    assert_eq!(attempts_used(&said(latin), works()), 0);
 }
 
 #[test]
@@ -178,7 +186,7 @@ fn the_key_at_death_is_found() {
 }
 
 fn history(headers: &FieldTable) -> History {
-    History::of(headers, || "jobq:mail".to_owned())
+    History::of(headers, || vec!["jobq:mail".to_owned()])
 }
 
 #[test]

@@ -19,8 +19,9 @@ impl LimitedQueues {
         let Some(headers) = properties.headers() else {
             return;
         };
-        let name = names.work(queue);
-        let Some(reason) = died_by_policy(headers, &name) else {
+        let places = names.work_queues(queue).into_iter();
+        let mut died = places.filter_map(|name| Some((died_by_policy(headers, &name)?, name)));
+        let Some((reason, name)) = died.next() else {
             return;
         };
         let mut limited = lock(&self.0);

@@ -18,6 +18,7 @@ pub(crate) use republish::{Changes, again, fresh};
 use super::deaths::{ATTEMPTS_HEADER, clamped, key_at_death};
 use super::size::{MAX_HEADERS, size_of_table};
 use crate::error::{Error, Result};
+use crate::job::headers::PRIORITY;
 use crate::job::{
     Envelope, EventEnvelope, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis, to_millis,
 };
@@ -175,7 +176,7 @@ pub(crate) fn topic_of_route<'w>(
     if let Some(topic) = names.topic_of(exchange, key) {
         return Some(Cow::Borrowed(topic));
     }
-    let is_of_queue = || key == queue || routing_key::wait_in(key, queue).is_some();
+    let is_of_queue = || routing_key::read(key).queue == queue;
     if names.is_foreign(exchange) && !is_of_queue() && subscribes(key) {
         return Some(Cow::Borrowed(key));
     }
@@ -236,10 +237,13 @@ pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     time.and_then(decimal).map_or(UNIX_EPOCH, from_millis)
 }
 
-/// The queue to which the retry of a failed job of this queue goes.
-pub(crate) fn return_queue(properties: &BasicProperties, queue: &str) -> ShortString {
-    let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(key).ok());
-    key.unwrap_or_else(|| fits(queue))
+/// The lane to which the retry of a failed job of this queue goes.
+pub(crate) fn return_lane(properties: &BasicProperties, queue: &str) -> ShortString {
+    let headers = properties.headers().as_ref().map(FieldTable::inner);
+    let priority = headers.and_then(|headers| text(headers.get(PRIORITY)?)?.parse().ok());
+    let lane = |queue| routing_key::lane(queue, priority.unwrap_or_default());
+    let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(lane(key)).ok());
+    key.unwrap_or_else(|| fits(lane(queue)))
 }
 
 /// The original routing key of an unroutable message. Only failed jobs of the orphan queue have

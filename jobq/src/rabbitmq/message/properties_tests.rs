@@ -230,7 +230,11 @@ fn a_failed_job_says_why_and_is_retried_as_if_new() {
         encode(&names(), Envelope { topic: None, ..job() }, &Routing::Now(None)).unwrap();
     let back = fresh(&no_event.properties, (&who(job().id), &job()), None);
     assert_eq!(keys(&back), ["jobq-attempts", "jobq-enqueued-at"]);
-    assert_eq!(return_queue(&properties, "mail").as_str(), "mail");
+    assert_eq!(return_lane(&properties, "mail").as_str(), "mail");
+    let low = headers([(PRIORITY, long("low"))]);
+    assert_eq!(return_lane(&low, "mail").as_str(), "mail@low");
+    let odd = headers([(PRIORITY, AMQPValue::LongInt(9))]);
+    assert_eq!(return_lane(&odd, "mail").as_str(), "mail");
 }
 
 #[test]
@@ -338,11 +342,13 @@ fn an_unroutable_message_keeps_its_routing_key() {
     let changes = Changes::failed(FailedReason::Unroutable, "", 0, Clock::system().now())
         .sent_to("no such queue!");
     let properties = again(&BasicProperties::default(), (&who(JobId::new()), &job()), changes);
-    assert_eq!(return_queue(&properties, "orphan").as_str(), "no such queue!");
+    assert_eq!(return_lane(&properties, "orphan").as_str(), "no such queue!");
     let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());
     assert_eq!(failed.queue(), "no such queue!");
+    let high = headers([(QUEUE, long("mail")), (PRIORITY, long("high"))]);
+    assert_eq!(return_lane(&high, "orphan").as_str(), "mail@high");
     let hostile = headers([(QUEUE, long("k".repeat(300)))]);
-    assert_eq!(return_queue(&hostile, "orphan").as_str(), "orphan");
+    assert_eq!(return_lane(&hostile, "orphan").as_str(), "orphan");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Routing;
+use crate::rabbitmq::topology::routing_key;
 
 /// How long a client may have declared the queue of a job that it has just enqueued.
 const LONGEST_DECLARATION: Duration = Duration::from_secs(600);
@@ -81,14 +82,15 @@ impl Enqueuer {
 
     /// The way of a job into its queue, and how many levels it needs.
     fn destination(&self, job: &Envelope) -> Result<(Destination, u32)> {
-        let (known, end) = (&self.known, End::Queue(&job.queue));
+        let lane = routing_key::lane(&job.queue, job.priority());
+        let (known, end) = (&self.known, End::Queue(&lane));
         if !job.delay.is_zero() {
             let (waits, now) = ((job.delay, self.left(job)), self.broker.clock().now());
             let wait = Wait::new(known, waits, now, end, job.retry_wait)?;
             let levels = wait.levels();
             return Ok((wait.into(), levels));
         }
-        if let Some(route) = known.route(&job.queue, job.retry_wait) {
+        if let Some(route) = known.route(&lane, job.retry_wait) {
             return Ok((route.into(), 0));
         }
         let routing = Routing::of(job, &known.tiers(&job.queue).unwrap_or_default())?;

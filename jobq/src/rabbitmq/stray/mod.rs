@@ -242,7 +242,7 @@ pub(crate) fn who(names: &Names, stray: &Stray) -> Who {
     let mut received = decode(names, &stray.properties);
     let queue = key_of(names, stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
-    received.envelope.attempts = attempts_used(&headers, &names.work(queue));
+    received.envelope.attempts = attempts_used(&headers, names.work_queues(queue));
     Who::of_job(&received.envelope, queue)
 }
 
@@ -251,8 +251,8 @@ pub(crate) fn who(names: &Names, stray: &Stray) -> Who {
 fn again(names: &Names, stray: &Stray, who: &Who, changes: Changes) -> Message {
     let exchange = stray.exchange.as_str();
     let to_queue = exchange == names.jobs() || exchange == names.deliver();
-    let place = routing_key::read(stray.routing_key.as_str()).place;
-    let plain = to_queue.then(|| ShortString::try_new(place).ok()).flatten();
+    let lane = routing_key::read(stray.routing_key.as_str()).lane;
+    let plain = to_queue.then(|| ShortString::try_new(lane).ok()).flatten();
     let key = plain.unwrap_or_else(|| stray.routing_key.clone());
     let until = properties::wait_until(&stray.properties);
     let changes = changes.wait_until(until);
@@ -280,7 +280,7 @@ pub(crate) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
     match names.end_of_levels(exchange, key) {
         Some(End::Topic(topic)) => topic,
-        Some(End::Queue(place)) => routing_key::read(place).queue,
+        Some(End::Queue(lane)) => routing_key::read(lane).queue,
         None => routing_key::read(key).queue,
     }
 }
@@ -296,7 +296,7 @@ fn expired_in<'s>(
 ) -> Option<(&'s str, Expiration<'s>)> {
     let ends = properties.headers().iter().flat_map(expirations);
     let mut ends = ends.filter_map(|end| Some((names.queue_of(end.queue)?, end)));
-    ends.find(|(queue, end)| names.work(queue) == end.queue)
+    ends.find(|(queue, end)| names.work_queues(queue).iter().any(|name| name == end.queue))
 }
 
 /// The queue that a stray names: by its routing key, else by its dead-letter history.

@@ -57,12 +57,14 @@ impl Declarer {
                 return Ok(None);
             }
             self.known.missing_queues.clear();
+            let wanted = self.known.completed(wanted);
             self.check_channels(&wanted).await?;
             let topology = self.known.topology(&wanted);
             let created = self.apply_surely(&topology).await?;
-            Ok(Some((turn, self.add_probes(&wanted).await? || created)))
+            let created = self.add_probes(&wanted).await? || created;
+            Ok(Some((turn, wanted, created)))
         });
-        let Some((_turn, created)) = declared.await? else {
+        let Some((_turn, wanted, created)) = declared.await? else {
             return Ok(());
         };
         if created {
@@ -120,7 +122,7 @@ impl Declarer {
     async fn check_channels(&self, wanted: &Wanted) -> Result<()> {
         let mut all = self.known.all();
         all.add(wanted.clone());
-        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len();
+        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len() + 4 * all.priorities.len();
         let allowed = self.broker.up().await?.connection.configuration().channel_max();
         if needed <= usize::from(allowed) {
             return Ok(());

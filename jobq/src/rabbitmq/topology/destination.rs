@@ -12,6 +12,7 @@ use super::levels::End;
 use super::memory::Declared;
 use super::requirements::Tiers;
 use super::routing::{Route, Routing};
+use super::routing_key;
 use crate::error::Result;
 use crate::period;
 
@@ -104,8 +105,9 @@ impl Wait {
         retry: Option<Duration>,
     ) -> Result<Self> {
         let (tiers, owned) = match end {
-            End::Queue(queue) => {
-                (known.tiers(queue).unwrap_or_default(), OwnedEnd::Queue(queue.to_owned()))
+            End::Queue(lane) => {
+                let queue = routing_key::read(lane).queue;
+                (known.tiers(queue).unwrap_or_default(), OwnedEnd::Queue(lane.to_owned()))
             }
             End::Topic(topic) => (Arc::default(), OwnedEnd::Topic(topic.to_owned())),
         };

@@ -24,14 +24,14 @@ pub(crate) const LEVELS: u32 = (HORIZON / UNIT).ilog(RADIX) + 1;
 /// one name differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End<'k> {
-    /// One work queue.
+    /// The work queue of one lane.
     Queue(&'k str),
     /// The queues that subscribe to this topic.
     Topic(&'k str),
 }
 
 impl<'k> End<'k> {
-    /// The name of the queue, or the topic.
+    /// The lane, or the topic.
     pub(crate) fn text(self) -> &'k str {
         match self {
             Self::Queue(text) | Self::Topic(text) => text,

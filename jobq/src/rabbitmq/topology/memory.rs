@@ -12,11 +12,13 @@ use super::plan::{Declaration, Topology};
 use super::requirements::{Tiers, Wanted};
 use super::routing::Route;
 use super::routing::Routing;
+use super::routing_key;
 use crate::error::{Error, Result};
 use crate::guard::lock;
 use crate::job::topic;
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::errors::is_forbidden;
 
 /// Everything that was declared, to declare it again on the next connection.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Declared {
     pub(crate) missing_queues: MissingQueues,
 }
 
-/// The routes into a queue for jobs without a delay.
+/// The routes into a lane for jobs without a delay.
 #[derive(Debug)]
 struct Routes {
     plain: Arc<Route>,
@@ -38,8 +40,8 @@ struct Routes {
 }
 
 impl Routes {
-    fn new(names: &Names, queue: &str, tiers: &Tiers) -> Result<Self> {
-        let route = |tier| Routing::Now(tier).route(names, End::Queue(queue)).map(Arc::new);
+    fn new(names: &Names, lane: &str, tiers: &Tiers) -> Result<Self> {
+        let route = |tier| Routing::Now(tier).route(names, End::Queue(lane)).map(Arc::new);
         let with_tier = |tier: &u64| Ok((*tier, route(Some(*tier))?));
         Ok(Self { plain: route(None)?, tiers: tiers.iter().map(with_tier).collect::<Result<_>>()? })
     }
@@ -63,11 +65,11 @@ impl Declared {
         &self.names
     }
 
-    /// The route of a job without a delay into a declared queue, with the tier of its first retry
+    /// The route of a job without a delay into a lane of a declared queue, with the tier of its first retry
     /// if that exists.
-    pub(crate) fn route(&self, queue: &str, retry_wait: Option<Duration>) -> Option<Arc<Route>> {
+    pub(crate) fn route(&self, lane: &str, retry_wait: Option<Duration>) -> Option<Arc<Route>> {
         let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
-        let Routes { plain, tiers } = routes.get(queue)?;
+        let Routes { plain, tiers } = routes.get(lane)?;
         let tier = retry_wait.and_then(|wait| tiers.get(&period::millis(wait)));
         Some(Arc::clone(tier.unwrap_or(plain)))
     }
@@ -75,6 +77,49 @@ impl Declared {
     /// The tiers of a declared queue.
     pub(crate) fn tiers(&self, queue: &str) -> Option<Arc<Tiers>> {
         self.known().queues.get(queue).cloned()
+    }
+
+    /// Whether the jobs of a declared queue may have priorities.
+    pub(crate) fn has_priorities(&self, queue: &str) -> bool {
+        self.known().priorities.contains(queue)
+    }
+
+    /// Whether the jobs of a queue may have priorities: by what was declared, else by a look for one of
+    /// the lanes, which are declared together. A lane that was missing within the last ten minutes is
+    /// looked for only if it is `wanted`: each look in vain costs a channel number.
+    pub(crate) async fn finds_priorities(
+        &self,
+        up: &ConnectionEpoch,
+        queue: &str,
+        wanted: bool,
+    ) -> Result<bool> {
+        if self.has_priorities(queue) {
+            return Ok(true);
+        }
+        let [lane, _] = routing_key::other_lanes(queue);
+        let name = self.names.work(&lane);
+        if !wanted && self.missing_queues.was_missing(&name) {
+            return Ok(false);
+        }
+        match self.missing_queues.has_queue(up, &name).await {
+            // This user does not take its jobs either.
+            Err(error) if is_forbidden(&error) => Ok(false),
+            found => found,
+        }
+    }
+
+    /// These requirements with the lanes and tiers that are known of their queues, if the jobs of one
+    /// may have priorities: each lane has a binding for each tier.
+    pub(crate) fn completed(&self, mut wanted: Wanted) -> Wanted {
+        let known = self.known();
+        let mixed = wanted.queues.keys().filter(|queue| {
+            wanted.priorities.contains(*queue) || known.priorities.contains(*queue)
+        });
+        for queue in mixed.cloned().collect::<Vec<_>>() {
+            wanted.add(known.part(&queue).unwrap_or_default());
+            wanted.priorities.insert(queue);
+        }
+        wanted
     }
 
     /// Whether a declared queue subscribes to a topic.
@@ -124,9 +169,12 @@ impl Declared {
         self.change().add(declared);
         for queue in queues {
             let tiers = self.tiers(&queue).unwrap_or_default();
-            // Without stored routes, each job of the queue builds its own.
-            if let Ok(routes) = Routes::new(&self.names, &queue, &tiers) {
-                self.change_routes().insert(queue, routes);
+            let others = self.has_priorities(&queue).then(|| routing_key::other_lanes(&queue));
+            for lane in others.into_iter().flatten().chain([queue]) {
+                // Without stored routes, each job of the lane builds its own.
+                if let Ok(routes) = Routes::new(&self.names, &lane, &tiers) {
+                    self.change_routes().insert(lane, routes);
+                }
             }
         }
     }
@@ -142,7 +190,7 @@ impl Declared {
 
     /// Forgets a queue that was deleted.
     pub(crate) fn forget(&self, queue: &str) {
-        self.change_routes().remove(queue);
+        self.change_routes().retain(|lane, _| routing_key::read(lane).queue != queue);
         self.change().remove(queue);
     }
 
@@ -172,5 +220,34 @@ impl Declared {
             tokio::time::sleep(NEW_QUEUE_WAIT).await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::QueueSpec;
+
+    #[test]
+    fn each_lane_gets_the_tiers_of_all_that_was_declared() {
+        let spec = |seconds: u64| QueueSpec::new("mail").waits([Duration::from_secs(seconds)]);
+        let (plain, with) = ([spec(60)], [spec(30).priorities()]);
+        for [first, second] in [[&plain, &with], [&with, &plain]] {
+            let known = Declared::new(Names::new("jobq"));
+            known.add(known.completed(Wanted::queues(first)));
+            let second = known.completed(Wanted::queues(second));
+            let bindings = known.topology(&second).to_string();
+            known.add(second);
+            for key in ["mail@high@60000", "mail@low@30000"] {
+                assert!(bindings.contains(&format!("jobq:mail@{}", &key[5..8])), "{bindings}");
+                assert!(bindings.contains(&format!("key={key}\n")), "{bindings}");
+            }
+            let route = known.route("mail@high", Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(route.key.as_str(), "mail@high@60000");
+        }
+        let known = Declared::new(Names::new("jobq"));
+        known.add(Wanted::queues(&with));
+        let other = Wanted::queues(&[QueueSpec::new("other")]);
+        assert_eq!(known.completed(other.clone()), other);
     }
 }

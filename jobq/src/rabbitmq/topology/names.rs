@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::levels::{self, End};
+use super::routing_key;
 use crate::period;
 
 /// The queue whose failed jobs are the unroutable messages.
@@ -105,9 +106,15 @@ impl Names {
         format!("{}.orphan", self.namespace)
     }
 
-    /// The work queue.
-    pub(crate) fn work(&self, queue: &str) -> String {
-        format!("{}:{queue}", self.namespace)
+    /// The work queue of a lane.
+    pub(crate) fn work(&self, lane: &str) -> String {
+        format!("{}:{lane}", self.namespace)
+    }
+
+    /// The work queues of all lanes that a queue may have.
+    pub(crate) fn work_queues(&self, queue: &str) -> Vec<String> {
+        let others = routing_key::other_lanes(queue).map(|lane| self.work(&lane));
+        [self.work(queue)].into_iter().chain(others).collect()
     }
 
     /// The exchange that leads to the tiers.
@@ -121,10 +128,10 @@ impl Names {
         format!("{}:{queue}@wait.{wait}", self.namespace)
     }
 
-    /// The queue through which jobs leave the levels for their queue. It holds only jobs that the
+    /// The queue through which the jobs of a lane leave the levels. It holds only jobs that the
     /// queue refuses, which otherwise would block a level, and so all other queues.
-    pub(crate) fn due(&self, queue: &str) -> String {
-        format!("{}:{queue}@due", self.namespace)
+    pub(crate) fn due(&self, lane: &str) -> String {
+        format!("{}:{lane}@due", self.namespace)
     }
 
     /// The queue of the failed jobs of a queue.
@@ -202,9 +209,14 @@ impl Names {
         ]
     }
 
+    /// The lane of a work queue of this namespace.
+    pub(crate) fn lane_of<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(&self.namespace)?.strip_prefix(':')
+    }
+
     /// The user's queue to which a queue of this namespace belongs.
     pub(crate) fn queue_of<'n>(&self, name: &'n str) -> Option<&'n str> {
-        let rest = name.strip_prefix(&self.namespace)?.strip_prefix(':')?;
+        let rest = self.lane_of(name)?;
         Some(rest.split_once('@').map_or(rest, |(queue, _)| queue))
     }
 }
@@ -220,6 +232,8 @@ mod tests {
             ("shop:mail.welcome", Some("mail.welcome")),
             ("shop:mail@failed", Some("mail")),
             ("shop:mail@due", Some("mail")),
+            ("shop:mail@high", Some("mail")),
+            ("shop:mail@high@due", Some("mail")),
             ("shop:mail@wait.1h30m", Some("mail")),
             ("shop:mail@paused", Some("mail")),
             ("shop.control.echo", None),

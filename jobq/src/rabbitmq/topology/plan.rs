@@ -84,6 +84,13 @@ impl Topology {
         for (queue, tiers) in &wanted.queues {
             topology.queue(names, queue, tiers);
         }
+        for queue in &wanted.priorities {
+            let tiers = wanted.queues.get(queue).cloned().unwrap_or_default();
+            for lane in routing_key::other_lanes(queue) {
+                tiers.iter().for_each(|millis| topology.tier_key(names, (queue, &lane), *millis));
+                topology.lane(names, &lane, &tiers);
+            }
+        }
         for queue in &wanted.solo {
             topology.solo(names, queue);
         }
@@ -204,28 +211,38 @@ impl Topology {
     }
 
     fn queue(&mut self, names: &Names, queue: &str, tiers: &Tiers) {
-        let work = names.work(queue);
         for millis in tiers {
-            let tier = names.tier(queue, *millis);
             let arguments = dead_letters(names.deliver()).into_iter().chain([ttl(*millis)]);
-            self.declare_queue(tier.clone(), arguments);
-            self.bind(names.retry(), tier, routing_key::write(queue, Some(*millis)));
+            self.declare_queue(names.tier(queue, *millis), arguments);
+            self.tier_key(names, (queue, queue), *millis);
         }
         if queue != ORPHAN {
             self.failed(names, queue);
         }
+        self.lane(names, queue, tiers);
+    }
+
+    /// The binding of a queue's tier for a lane. All lanes share the tiers.
+    fn tier_key(&mut self, names: &Names, (queue, lane): (&str, &str), millis: u64) {
+        let key = routing_key::write(lane, Some(millis));
+        self.bind(names.retry(), names.tier(queue, millis), key);
+    }
+
+    /// The work queue of a lane, and the queue through which its jobs leave the levels.
+    fn lane(&mut self, names: &Names, lane: &str, tiers: &Tiers) {
+        let work = names.work(lane);
         // A job is dead-lettered with its own key, which names the tier.
         let own = [limit(), timeout()];
         self.declare_queue(work.clone(), dead_letters(names.retry()).into_iter().chain(own));
         for wait in std::iter::once(None).chain(tiers.iter().copied().map(Some)) {
             for exchange in [names.jobs(), names.deliver()] {
-                self.bind(exchange, work.clone(), routing_key::write(queue, wait));
+                self.bind(exchange, work.clone(), routing_key::write(lane, wait));
             }
         }
-        let due = names.due(queue);
-        let own = [dead_key(queue), ttl(DUE)];
+        let due = names.due(lane);
+        let own = [dead_key(lane), ttl(DUE)];
         self.declare_queue(due.clone(), dead_letters(names.deliver()).into_iter().chain(own));
-        let from_levels = levels::end_pattern(End::Queue(queue));
+        let from_levels = levels::end_pattern(End::Queue(lane));
         self.bind(names.level_deliver(), due, from_levels);
     }
 

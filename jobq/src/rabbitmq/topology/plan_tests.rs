@@ -52,6 +52,25 @@ binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.e.user.*
 }
 
 #[test]
+fn each_priority_has_a_work_queue_that_shares_the_tiers() {
+    let plain = Topology::new(&Names::new("jobq"), &Wanted::queues(&[spec("mail", &[30_000])]));
+    let mail = spec("mail", &[30_000]).priorities();
+    let printed = Topology::new(&Names::new("jobq"), &Wanted::queues(&[mail])).to_string();
+    let high = "\
+binding jobq.retry -> jobq:mail@wait.30s key=mail@high@30000
+queue jobq:mail@high x-consumer-timeout=86400000 x-dead-letter-exchange=jobq.retry x-dead-letter-strategy=at-least-once x-delivery-limit=2147483647 x-overflow=reject-publish x-queue-type=quorum
+binding jobq -> jobq:mail@high key=mail@high
+binding jobq.deliver -> jobq:mail@high key=mail@high
+binding jobq -> jobq:mail@high key=mail@high@30000
+binding jobq.deliver -> jobq:mail@high key=mail@high@30000
+queue jobq:mail@high@due x-dead-letter-exchange=jobq.deliver x-dead-letter-routing-key=mail@high x-dead-letter-strategy=at-least-once x-message-ttl=10 x-overflow=reject-publish x-queue-type=quorum
+binding jobq.level.deliver -> jobq:mail@high@due key=*.*.*.*.*.*.*.*.q.mail@high
+";
+    let lanes = printed.strip_prefix(&plain.to_string());
+    assert_eq!(lanes, Some(&*format!("{high}{}", high.replace("@high", "@low"))));
+}
+
+#[test]
 fn the_levels_are_a_chain_that_is_built_from_its_end() {
     let names = Names::new("jobq");
     let printed = Topology::new(&names, &Wanted::levels(levels::LEVELS)).to_string();

@@ -25,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) subscriptions: BTreeSet<(String, String)>,
     /// The queues whose jobs may have to run alone.
     pub(crate) solo: BTreeSet<String>,
+    /// The queues whose jobs may have priorities.
+    pub(crate) priorities: BTreeSet<String>,
     /// The queues whose seats are taken.
     pub(crate) seats: BTreeSet<String>,
     /// How many levels are required, from the lowest.
@@ -55,6 +57,7 @@ impl Wanted {
         for spec in specs {
             wanted.add_queue(&spec.name, &tiers(&spec.waits));
             wanted.solo.extend(spec.solo.then(|| spec.name.clone()));
+            wanted.priorities.extend(spec.priorities.then(|| spec.name.clone()));
             wanted.seats.extend(spec.seat.then(|| spec.name.clone()));
             let patterns = spec.patterns.iter().cloned();
             wanted.subscriptions.extend(patterns.map(|pattern| (spec.name.clone(), pattern)));
@@ -71,6 +74,7 @@ impl Wanted {
             && self.levels >= other.levels
             && other.subscriptions.is_subset(&self.subscriptions)
             && other.solo.is_subset(&self.solo)
+            && other.priorities.is_subset(&self.priorities)
             && other.seats.is_subset(&self.seats)
             && other.queues.iter().all(has)
     }
@@ -81,6 +85,7 @@ impl Wanted {
         self.levels = self.levels.max(other.levels);
         self.subscriptions.extend(other.subscriptions);
         self.solo.extend(other.solo);
+        self.priorities.extend(other.priorities);
         self.seats.extend(other.seats);
         for (queue, tiers) in other.queues {
             self.add_queue(&queue, &tiers);
@@ -100,6 +105,7 @@ impl Wanted {
             queues: [(queue.to_owned(), Arc::clone(tiers))].into(),
             subscriptions: self.subscriptions.iter().filter(own).cloned().collect(),
             solo: self.solo.get(queue).cloned().into_iter().collect(),
+            priorities: self.priorities.get(queue).cloned().into_iter().collect(),
             seats: self.seats.get(queue).cloned().into_iter().collect(),
             ..Self::shared()
         })
@@ -111,10 +117,17 @@ impl Wanted {
         self
     }
 
+    /// Adds the lanes of priorities of these queues.
+    pub(crate) fn with_priorities(mut self) -> Self {
+        self.priorities = self.queues.keys().cloned().collect();
+        self
+    }
+
     /// Removes a queue.
     pub(crate) fn remove(&mut self, queue: &str) {
         self.queues.remove(queue);
         self.solo.remove(queue);
+        self.priorities.remove(queue);
         self.seats.remove(queue);
         self.subscriptions.retain(|(name, _)| name != queue);
     }
@@ -146,6 +159,7 @@ mod tests {
             spec("a", &[], &["z"]),
             spec("b", &[], &["x"]),
             spec("a", &[], &[]).solo(),
+            spec("a", &[], &[]).priorities(),
             spec("a", &[], &[]).seat(),
         ];
         for more in more {

@@ -104,7 +104,8 @@ impl Routing {
     /// As [`new`](Self::new).
     pub(crate) fn of(job: &Envelope, tiers: &Tiers) -> Result<Self> {
         let retry = || job.retry_wait.map(period::millis).filter(|millis| tiers.contains(millis));
-        match Self::new(period::millis(job.delay), End::Queue(&job.queue), tiers)? {
+        let lane = routing_key::lane(&job.queue, job.priority());
+        match Self::new(period::millis(job.delay), End::Queue(&lane), tiers)? {
             Self::Now(_) => Ok(Self::Now(retry())),
             later => Ok(later),
         }
@@ -117,7 +118,7 @@ impl Routing {
     /// An invalid name of a queue or a topic.
     pub(crate) fn route(&self, names: &Names, end: End<'_>) -> Result<Route> {
         match end {
-            End::Queue(queue) => check_name("queue", queue)?,
+            End::Queue(lane) => check_name("queue", routing_key::read(lane).queue)?,
             End::Topic(topic) => check_topic(topic)?,
         }
         let (exchange, key) = self.address(names, end);
@@ -133,8 +134,8 @@ impl Routing {
     fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
         match (self, end) {
             (Self::Levels(entry), _) => (names.level(entry.level), entry.key.clone()),
-            (Self::Now(retry), End::Queue(queue)) => {
-                (names.jobs(), routing_key::write(queue, *retry))
+            (Self::Now(retry), End::Queue(lane)) => {
+                (names.jobs(), routing_key::write(lane, *retry))
             }
             (Self::Now(_), End::Topic(topic)) => (names.events(), topic.to_owned()),
             (Self::Tier(millis), end) => {

@@ -1,31 +1,46 @@
-//! The routing key of a job: its queue, its level of priority, and the tier of its next retry. Pure.
+//! The routing key of a job: its queue, its priority, and the tier of its next retry. Pure.
 //!
 //! The broker routes by the key, at a fraction of the cost of a header for publishers and consumers
 //! (docs/delays.md), and dead-lettering keeps it: a rejected job finds its tier by the key, and
 //! then its queue.
 //!
-//! A level stands between queue and tier, as in `mail@high@30000`. This version writes none, and reads
-//! such keys for the sake of later ones.
+//! A priority other than normal stands between queue and tier, as in `mail@high@30000`. The key
+//! without its tier is the *lane* of the job: `mail`, `mail@high` or `mail@low`. Each lane has a queue
+//! of the broker.
 
-/// The levels of priority that a key may name.
-const LEVELS: [&str; 2] = ["high", "low"];
+use std::borrow::Cow;
+
+use crate::job::Priority;
 
 /// The parts of a routing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key<'k> {
     pub(crate) queue: &'k str,
-    /// The queue with its level: the key without its tier.
-    pub(crate) place: &'k str,
+    /// The key without its tier.
+    pub(crate) lane: &'k str,
     /// The tier, in milliseconds.
     pub(crate) wait: Option<u64>,
 }
 
-/// The key of a job of this queue, with the tier of its next retry. `None` where the broker cannot
+/// The lane of the jobs of a queue with this priority.
+pub(crate) fn lane(queue: &str, priority: Priority) -> Cow<'_, str> {
+    match priority {
+        Priority::Normal => Cow::Borrowed(queue),
+        other => Cow::Owned([queue, "@", other.as_str()].concat()),
+    }
+}
+
+/// The lanes of a queue whose jobs may have priorities, but for that of normal jobs.
+pub(crate) fn other_lanes(queue: &str) -> [String; 2] {
+    Priority::OTHERS.map(|priority| lane(queue, priority).into_owned())
+}
+
+/// The key of a job in this lane, with the tier of its next retry. `None` where the broker cannot
 /// choose the tier.
-pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
+pub(crate) fn write(lane: &str, wait: Option<u64>) -> String {
     match wait {
-        Some(millis) => [queue, "@", itoa::Buffer::new().format(millis)].concat(),
-        None => queue.to_owned(),
+        Some(millis) => [lane, "@", itoa::Buffer::new().format(millis)].concat(),
+        None => lane.to_owned(),
     }
 }
 
@@ -39,19 +54,20 @@ const PROBE: &str = "@probe";
 
 /// Reads a key. Any that is none of a job is taken as a queue's name.
 pub(crate) fn read(key: &str) -> Key<'_> {
-    let (place, wait) = match key.rsplit_once('@').map(|(place, wait)| (place, decimal(wait))) {
-        Some((place, wait @ Some(_))) => (place, wait),
+    let (lane, wait) = match key.rsplit_once('@').map(|(lane, wait)| (lane, decimal(wait))) {
+        Some((lane, wait @ Some(_))) => (lane, wait),
         _ => (key, None),
     };
-    let with_level = place.rsplit_once('@').filter(|(_, level)| LEVELS.contains(level));
-    Key { queue: with_level.map_or(place, |(queue, _)| queue), place, wait }
+    let is_other = |text: &str| Priority::OTHERS.iter().any(|other| other.as_str() == text);
+    let other = lane.rsplit_once('@').filter(|(_, priority)| is_other(priority));
+    Key { queue: other.map_or(lane, |(queue, _)| queue), lane, wait }
 }
 
 /// The tier of a key, if it belongs to a job of this queue.
 pub(crate) fn wait_in(key: &str, queue: &str) -> Option<u64> {
     let rest = key.strip_prefix(queue)?.strip_prefix('@')?;
-    let without_level = LEVELS.iter().find_map(|level| rest.strip_prefix(level)?.strip_prefix('@'));
-    decimal(without_level.unwrap_or(rest))
+    let of_other = |other: &Priority| rest.strip_prefix(other.as_str())?.strip_prefix('@');
+    decimal(Priority::OTHERS.iter().find_map(of_other).unwrap_or(rest))
 }
 
 /// A whole number in the form that jobq writes.
@@ -75,7 +91,7 @@ mod tests {
         for (queue, wait, key) in table {
             let written = write(queue, wait);
             assert_eq!((written.as_str(), written.capacity()), (key, key.len()));
-            assert_eq!(read(key), Key { queue, place: queue, wait });
+            assert_eq!(read(key), Key { queue, lane: queue, wait });
             assert_eq!(wait_in(key, queue), wait);
             assert_eq!(wait_in(key, "mai"), None);
             assert_eq!(wait_in(key, "other"), None);
@@ -89,16 +105,16 @@ mod tests {
         let wrong =
             ["", "@", "mail@", "mail@solo", "mail@-1", "mail@+5", "mail@007", "mail@1 ", "a@b@"];
         for key in wrong.into_iter().chain(["mail@99999999999999999999", "mail@٣"]) {
-            assert_eq!(read(key), Key { queue: key, place: key, wait: None });
+            assert_eq!(read(key), Key { queue: key, lane: key, wait: None });
             assert_eq!(wait_in(key, "mail"), None);
         }
-        assert_eq!(read("@5"), Key { queue: "", place: "", wait: Some(5) });
-        assert_eq!(read("a@b@5"), Key { queue: "a@b", place: "a@b", wait: Some(5) });
+        assert_eq!(read("@5"), Key { queue: "", lane: "", wait: Some(5) });
+        assert_eq!(read("a@b@5"), Key { queue: "a@b", lane: "a@b", wait: Some(5) });
     }
 
     #[test]
-    fn a_level_stands_between_queue_and_tier() {
-        for (key, queue, place, wait) in [
+    fn a_priority_stands_between_queue_and_tier() {
+        for (key, queue, lane, wait) in [
             ("mail@high", "mail", "mail@high", None),
             ("mail@low@30000", "mail", "mail@low", Some(30_000)),
             ("mail@higher", "mail@higher", "mail@higher", None),
@@ -106,7 +122,7 @@ mod tests {
             ("mail@5@high", "mail@5", "mail@5@high", None),
             ("mail@solo@5", "mail@solo", "mail@solo", Some(5)),
         ] {
-            assert_eq!(read(key), Key { queue, place, wait }, "{key}");
+            assert_eq!(read(key), Key { queue, lane, wait }, "{key}");
             let own = wait.filter(|_| queue == "mail");
             assert_eq!(wait_in(key, "mail"), own, "{key}");
         }

@@ -14,6 +14,7 @@ use crate::job::headers::{By, ONCE, OPERATIONS};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 use crate::sqlite::columns;
 use crate::sqlite::inbox::Inbox;
+use crate::sqlite::lane::set_priority;
 use crate::sqlite::store::Store;
 
 /// The most jobs of a batch.
@@ -196,8 +197,8 @@ fn retry(
             name, topic, enqueued_by, payload, ?4, content_encoding
         FROM failed WHERE seq = ?1";
     let mut insert = store.connection.prepare_cached(sql)?;
-    insert.execute((seq, store.clock.now(), columns::NEVER, headers))?;
-    Ok(())
+    insert.execute((seq, store.clock.now(), columns::NEVER, &headers))?;
+    set_priority(store, columns::to_priority(headers.as_deref()))
 }
 
 /// The headers of a failed job that is retried. They are parsed only if they name an operation, which

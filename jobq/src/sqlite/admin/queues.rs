@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use rusqlite::Row;
+
 use super::{pauses, questions};
 use crate::engine::{Counts, Figure, Part, Place, must_be_unused};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::lane::{Lane, of_lanes};
 use crate::sqlite::store::Store;
 use crate::sqlite::{columns, events, seats};
 
@@ -19,35 +22,47 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
     statement.query_map([store.namespace], |row| columns::text(row, 0))?.collect()
 }
 
+/// The numbers of jobs of a queue at one time, each by an index.
+const DUE: [&str; 4] = of_lanes!(
+    "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due <= ?2",
+    ""
+);
+const WAITING: [&str; 4] = of_lanes!(
+    "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due > ?2",
+    ""
+);
+const SOLO_DUE: &str = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due <= ?2";
+const SOLO_WAITING: &str = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due > ?2";
+const FAILED: &str = "SELECT count(*) FROM failed WHERE queue = ?1 AND ?2";
+const DELETED: &str = "SELECT deleted FROM queues WHERE id = ?1 AND ?2";
+
 /// Where the jobs of a queue are, if there is one, by reading only. The job of an event that is due
 /// counts as ready, also while it is not in the queue yet.
 pub(in crate::sqlite) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
-    const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
     let now = store.clock.now();
     let Some(queue) = store.queue(name)? else {
         return Ok(Vec::new());
     };
-    let of_events = events::due_jobs(store.connection, store.namespace, queue, now)?;
-    // The indexes of jobs are for those to be run alone, and for the others.
-    let sql = "SELECT
-        (SELECT count(*) FROM jobs
-            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due <= ?2) + ?3,
-        (SELECT count(*) FROM jobs
-            WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due <= ?2),
-        (SELECT count(*) FROM jobs
-            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due > ?2)
-        + (SELECT count(*) FROM jobs
-            WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due > ?2),
-        (SELECT count(*) FROM failed WHERE queue = ?1),
-        (SELECT deleted FROM queues WHERE id = ?1)";
-    store.connection.prepare_cached(sql)?.query_row((queue, now, of_events), |row| {
-        let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
-        let part = |(index, place)| count(index).map(|jobs| Part::new(place, jobs));
-        let parts =
-            PLACES.into_iter().enumerate().map(part).collect::<rusqlite::Result<Vec<_>>>()?;
-        let is_deleted: bool = row.get(PLACES.len())?;
-        Ok(if is_deleted && Counts::from_parts(&parts).is_empty() { Vec::new() } else { parts })
-    })
+    let connection = store.connection;
+    let number = |sql: &str| -> rusqlite::Result<u64> {
+        let count = |row: &Row<'_>| row.get(0).map(|count: i64| u64::try_from(count).unwrap_or(0));
+        connection.prepare_cached(sql)?.query_row((queue, now), count)
+    };
+    let (mut parts, mut waiting) = (Vec::new(), number(SOLO_WAITING)?);
+    for lane in Lane::of_queue(connection, store.version, queue)? {
+        let mut due = number(lane.sql(&DUE))?;
+        if lane.place() == Place::Ready {
+            let of_events = events::due_jobs(connection, store.namespace, queue, now)?;
+            due += u64::try_from(of_events).unwrap_or(0);
+        }
+        parts.push(Part::new(lane.place(), due));
+        waiting += number(lane.sql(&WAITING))?;
+    }
+    parts.push(Part::new(Place::Solo, number(SOLO_DUE)?));
+    parts.push(Part::new(Place::Waiting, waiting));
+    parts.push(Part::new(Place::Failed, number(FAILED)?));
+    let is_deleted = number(DELETED)? > 0;
+    Ok(if is_deleted && Counts::from_parts(&parts).is_empty() { Vec::new() } else { parts })
 }
 
 /// An error if a queue to delete has jobs or consumers.

@@ -102,8 +102,9 @@ impl Writer {
         let event = || events::next_due(&self.connection, &self.namespace);
         for feed in with_room {
             if changed {
-                let first = claim::next_due(&self.connection, feed.consumer.queue, feed.solo)
-                    .and_then(|job| Ok(earlier(job, event()?)));
+                let first =
+                    claim::next_due(&self.connection, (feed.consumer.queue, feed.lane), feed.solo)
+                        .and_then(|job| Ok(earlier(job, event()?)));
                 // A read error is reported by the transaction.
                 feed.next_due = first.unwrap_or(Some(i64::MIN));
             }

@@ -21,12 +21,12 @@ use crate::job::Envelope;
 
 /// Starts a task that forwards the jobs of a queue to a consumer.
 pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
-    let (number, pauses) = shared.change(|state| {
+    let (number, pauses, has_priorities) = shared.change(|state| {
         let queue = what.queue.as_str();
         state.check_queue(queue)?;
         let number = state.number();
         state.control.add_taker(number, queue, what.pool);
-        Ok((number, state.control.pauses(queue)))
+        Ok((number, state.control.pauses(queue), state.has_priorities(queue)))
     })?;
     let shared = Arc::clone(shared);
     let (deliveries, received) = mpsc::unbounded_channel();
@@ -40,7 +40,8 @@ pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
         deliveries,
     };
     background::handle()?.spawn(feed.run());
-    Ok(Consumer::new(received, Box::new(Control { shared, number, prefetch, pauses })))
+    let control = Control { shared, number, prefetch, pauses, has_priorities };
+    Ok(Consumer::new(received, Box::new(control)))
 }
 
 /// Dropping it stops the task.
@@ -50,6 +51,7 @@ struct Control {
     number: u64,
     prefetch: watch::Sender<Option<usize>>,
     pauses: watch::Receiver<Option<Pause>>,
+    has_priorities: bool,
 }
 
 impl Control {
@@ -87,14 +89,21 @@ impl Intake for Control {
             None => vec![taker_name(self.number)],
         }
     }
+
+    fn has_priorities(&self) -> bool {
+        self.has_priorities
+    }
 }
+
+/// The numbers of deliveries of each priority that are in flight.
+pub(super) type InFlight = [AtomicUsize; 3];
 
 /// Forwards the jobs of one queue to their consumer.
 struct Feed {
     shared: Arc<Shared>,
     what: Consume,
     number: u64,
-    in_flight: Arc<AtomicUsize>,
+    in_flight: Arc<InFlight>,
     /// `None` to stop.
     prefetch: watch::Receiver<Option<usize>>,
     deliveries: mpsc::UnboundedSender<Result<Delivery>>,
@@ -124,18 +133,26 @@ impl Feed {
         }
     }
 
+    /// Whether there is room for a job of each priority.
+    fn has_room(&self) -> [bool; 3] {
+        let prefetch = *self.prefetch.borrow();
+        self.in_flight.each_ref().map(|count| Some(count.load(Ordering::SeqCst)) < prefetch)
+    }
+
     /// Claims due jobs up to the prefetch, and returns the next time that is not due yet. Breaks if
     /// the consumer was dropped.
     fn claim(&self) -> ControlFlow<(), Option<SystemTime>> {
         let Consume { queue, solo, only_job, .. } = self.what;
-        let wanted = |job: &Envelope| job.queue == queue.as_str();
+        let is_there = |job: &Envelope| job.queue == queue.as_str();
         // Before the claims: a job that falls due during them is waited for.
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
         state.deliver_events();
-        while Some(self.in_flight.load(Ordering::SeqCst)) < *self.prefetch.borrow()
-            && let Some(job) = state.claim(self.number, solo, wanted)
-        {
+        loop {
+            // One look for a claim: a job that is settled meanwhile must not make room for a later one.
+            let has_room = self.has_room();
+            let wanted = |job: &Job| is_there(&job.envelope) && has_room[job.priority.rank()];
+            let Some(job) = state.claim(self.number, solo, wanted) else { break };
             if let Some(only_job) = only_job.filter(|_| job.envelope.name.is_none()) {
                 Arc::make_mut(&mut job.envelope).name = Some(only_job.into());
             }
@@ -149,13 +166,13 @@ impl Feed {
             }
             state = self.shared.state();
         }
-        ControlFlow::Continue(state.next_due(wanted).filter(|due| *due > now))
+        ControlFlow::Continue(state.due_times(is_there).filter(|due| *due > now).min())
     }
 }
 
 /// The delivery of a claimed job, which is counted as in flight.
-pub(super) fn delivery(shared: &Arc<Shared>, job: &Job, in_flight: &Arc<AtomicUsize>) -> Delivery {
-    in_flight.fetch_add(1, Ordering::SeqCst);
+pub(super) fn delivery(shared: &Arc<Shared>, job: &Job, in_flight: &Arc<InFlight>) -> Delivery {
+    in_flight[job.envelope.priority().rank()].fetch_add(1, Ordering::SeqCst);
     let (shared, in_flight) = (Arc::clone(shared), Arc::clone(in_flight));
     let (number, envelope) = (job.number, Arc::clone(&job.envelope));
     let receipt = MemoryReceipt { shared, number, envelope, in_flight, open: true };
@@ -169,14 +186,14 @@ struct MemoryReceipt {
     shared: Arc<Shared>,
     number: u64,
     envelope: Arc<Envelope>,
-    in_flight: Arc<AtomicUsize>,
+    in_flight: Arc<InFlight>,
     open: bool,
 }
 
 impl MemoryReceipt {
     fn record(&mut self, settle: Settle) -> Result<()> {
         self.open = false;
-        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.in_flight[self.envelope.priority().rank()].fetch_sub(1, Ordering::SeqCst);
         self.shared.change(|state| state.settle(self.number, settle))
     }
 }

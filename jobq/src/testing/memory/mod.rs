@@ -85,7 +85,7 @@ impl Memory {
     pub(crate) fn claim(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<Delivery> {
         let mut state = self.shared.state();
         state.deliver_events();
-        let job = state.claim(TEST_KIT, false, wanted)?;
+        let job = state.claim(TEST_KIT, false, |job| wanted(&job.envelope))?;
         Some(consumer::delivery(&self.shared, job, &Arc::default()))
     }
 
@@ -106,7 +106,7 @@ impl Memory {
 
     /// The due time of the next free job that is wanted, or of the next event.
     pub(crate) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
-        self.shared.state().next_due(wanted)
+        self.shared.state().due_times(wanted).min()
     }
 
     /// Remembers where the job or event with this id is enqueued next.

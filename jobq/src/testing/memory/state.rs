@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::headers::By;
-use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, from_millis, topic};
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, Priority, from_millis, topic};
 use crate::period;
 
 /// The clocks of real engines count whole milliseconds as well, rounded up.
@@ -40,6 +40,8 @@ pub(super) struct State {
 struct Queue {
     failed: Vec<FailedJob>,
     patterns: BTreeSet<String>,
+    /// Whether its jobs may have priorities.
+    has_priorities: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) struct Job {
     /// `None` is never reached.
     pub(super) due: Option<SystemTime>,
     pub(super) envelope: Arc<Envelope>,
+    /// That of the envelope.
+    pub(super) priority: Priority,
     /// How often a worker died while it had the job.
     pub(super) crashes: u32,
     /// The consumer that holds it.
@@ -100,6 +104,11 @@ impl State {
     pub(super) fn declare(&mut self, spec: &QueueSpec) {
         let queue = self.queues.entry(spec.name.clone()).or_default();
         queue.patterns.extend(spec.patterns.iter().cloned());
+        queue.has_priorities |= spec.priorities;
+    }
+
+    pub(super) fn has_priorities(&self, name: &str) -> bool {
+        self.queues.get(name).is_some_and(|queue| queue.has_priorities)
     }
 
     pub(super) fn check_queue(&self, name: &str) -> Result<()> {
@@ -114,9 +123,9 @@ impl State {
         self.check_queue(&envelope.queue)?;
         let due = self.after(std::mem::take(&mut envelope.delay));
         let number = self.number();
-        let envelope = Arc::new(envelope);
+        let (priority, envelope) = (envelope.priority(), Arc::new(envelope));
         let (owner, starts, started_by) = (None, None, None);
-        let job = Job { number, due, envelope, crashes: 0, owner, starts, started_by };
+        let job = Job { number, due, envelope, priority, crashes: 0, owner, starts, started_by };
         self.history.enqueued(job.number, Arc::clone(&job.envelope), job.due);
         self.jobs.insert(number, job);
         Ok(())
@@ -168,33 +177,37 @@ impl State {
         }
     }
 
-    /// The due time of the next free job that is wanted, or of the next event. Jobs of paused
-    /// queues are left out.
-    pub(super) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
-        let free = self.jobs.values().filter(|job| {
+    /// The due times of the free jobs that are wanted, and of the events. Jobs of paused queues are
+    /// left out.
+    pub(super) fn due_times(
+        &self,
+        wanted: impl Fn(&Envelope) -> bool,
+    ) -> impl Iterator<Item = SystemTime> {
+        let free = self.jobs.values().filter(move |job| {
             job.is_free() && wanted(&job.envelope) && !self.control.is_paused(&job.envelope.queue)
         });
         let events = self.events.iter().filter_map(|(due, _)| *due);
-        free.filter_map(|job| job.due).chain(events).min()
+        free.filter_map(|job| job.due).chain(events)
     }
 
-    /// Claims the next due job that is wanted, of a queue that is not paused.
+    /// Claims the due job that is wanted, of a queue that is not paused, by priority and due time.
     pub(super) fn claim(
         &mut self,
         consumer: u64,
         solo: bool,
-        wanted: impl Fn(&Envelope) -> bool,
+        wanted: impl Fn(&Job) -> bool,
     ) -> Option<&mut Job> {
         let now = self.clock.now();
         let free = self.jobs.values().filter(|job| {
             job.is_free()
                 && job.starts.is_some() == solo
                 && job.is_due(now)
-                && wanted(&job.envelope)
+                && wanted(job)
                 && !self.control.is_paused(&job.envelope.queue)
                 && !(solo && self.has_solo_run(&job.envelope.queue))
         });
-        let number = free.min_by_key(|job| (job.due, job.number))?.number;
+        let order = |job: &&Job| (job.priority.rank(), job.due, job.number);
+        let number = free.min_by_key(order)?.number;
         let next = self.jobs.get_mut(&number)?;
         next.owner = Some(consumer);
         Some(next)
@@ -278,21 +291,26 @@ impl State {
 
     pub(super) fn parts(&self, name: &str) -> Vec<Part> {
         let now = self.clock.now();
-        let (mut ready, mut solo, mut waiting) = (0, 0, 0);
+        let (mut ready, mut solo, mut waiting) = ([0; 3], 0, 0);
         let Some(queue) = self.queues.get(name) else { return Vec::new() };
         for job in self.jobs.values().filter(|job| job.is_of(name) && job.is_free()) {
             match (job.is_due(now), job.starts) {
-                (true, None) => ready += 1,
+                (true, None) => ready[job.priority.rank()] += 1,
                 (true, Some(_)) => solo += 1,
                 (false, _) => waiting += 1,
             }
         }
-        vec![
-            Part::new(engine::Place::Ready, ready),
+        let of_lane = |priority: Priority| {
+            let is_there = queue.has_priorities || priority == Priority::Normal;
+            let jobs = ready[priority.rank()];
+            is_there.then(|| Part::new(engine::Place::of_due(priority), jobs))
+        };
+        let others = [
             Part::new(engine::Place::Solo, solo),
             Part::new(engine::Place::Waiting, waiting),
             Part::new(engine::Place::Failed, queue.failed.len() as u64),
-        ]
+        ];
+        Priority::ALL.into_iter().filter_map(of_lane).chain(others).collect()
     }
 
     pub(super) fn failed(&self, queue: &str) -> &[FailedJob] {

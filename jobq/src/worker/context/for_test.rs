@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::JobContext;
 use crate::client::Client;
 use crate::engine::Detached;
-use crate::job::Envelope;
 #[cfg(feature = "schedules")]
 use crate::job::headers::{MISSED, SCHEDULE};
+use crate::job::{Envelope, Priority};
 use crate::worker::cancellation::Cancelled;
 
 impl JobContext {
@@ -95,6 +95,20 @@ impl JobContext {
         headers.put(SCHEDULE, name);
         headers.put(MISSED, missed.to_string());
         headers.set_due(due);
+        self
+    }
+
+    /// Returns the same context for a job with this priority.
+    ///
+    /// ```
+    /// use jobq::{JobContext, Priority};
+    ///
+    /// let context = JobContext::for_test().with_priority(Priority::High);
+    /// assert_eq!(context.priority(), Priority::High);
+    /// ```
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        Arc::make_mut(&mut self.envelope).set_priority(priority);
         self
     }
 

@@ -67,11 +67,11 @@ impl WorkerPool {
         };
         let membership = join(&client, pool).await?;
         let mut consumers = Vec::new();
-        for (name, queue) in queues {
+        for ((name, queue), part) in queues.iter().zip(&parts) {
             let (name, pool) = (QueueName::new(name)?, shared.joined());
             let alone = Consume::solo(name).pool(pool).only_job(queue.only_job);
             let alone = if has_solo { Some(client.engine().consume(alone).await?) } else { None };
-            let together = Consume::new(name, queue.concurrency).pool(pool);
+            let together = Consume::new(name, part.queue.prefetch()).pool(pool);
             let together = together.only_job(queue.only_job);
             consumers.push((client.engine().consume(together).await?, alone));
         }

@@ -12,6 +12,7 @@ use super::{Queue, SlotHandle, State};
 use crate::background;
 use crate::engine::{Delivery, Settlement};
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::Priority;
 use crate::telemetry::Who;
 use crate::worker::attempt::Attempt;
 use crate::worker::book::{Entry, Next, Running};
@@ -21,9 +22,16 @@ use crate::worker::in_flight::Identity;
 use crate::worker::observer::{Observer, Started};
 use crate::worker::registry::Registered;
 use crate::worker::slot::{Invocation, Job, Slot};
+use crate::worker::waiting::Ranked;
 
 /// How long a job is snoozed when the system has no thread for it.
 const NO_THREAD_WAIT: Duration = Duration::from_secs(1);
+
+impl Ranked for Delivery {
+    fn priority(&self) -> Priority {
+        self.envelope().priority()
+    }
+}
 
 impl Entry for Delivery {
     fn identity(&self) -> Identity {

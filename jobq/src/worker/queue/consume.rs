@@ -27,7 +27,7 @@ pub(in crate::worker) async fn consume(
     status: Status,
 ) -> Result<()> {
     let (shared, name) = (Arc::clone(&queue.pool), queue.name);
-    let _slots = queue.observer.has_slots(queue.plan().concurrency);
+    queue.observer.has_slots(queue.plan().slots().count);
     let ended = loop {
         match queue.run(&mut consumer, &status).await {
             Ok(Rest::Solo) => {
@@ -47,7 +47,7 @@ pub(in crate::worker) async fn consume(
             Err(error) => break Err(error),
         }
         drop(entered);
-        let prefetch = *queue.prefetch.borrow();
+        let prefetch = queue.prefetch();
         let again = async {
             queue.plan().slots_regained().await;
             let entered = shared.solo_lock.enter().await;
@@ -80,6 +80,7 @@ pub(in crate::worker) async fn consume(
     }
     queue.drain(&mut consumer, || ()).await;
     shared.settled(&consumer, name).await;
+    queue.observer.has_no_slots();
     ended
 }
 
@@ -88,7 +89,7 @@ fn slots_lost(queue: &Queue) -> Error {
     let text = format!(
         "functions that run past their timeout hold all {} slots of queue `{}`; restart the \
          process if they do not end, and check `JobContext::is_cancelled` in long loops",
-        queue.plan().concurrency,
+        queue.plan().slots().count,
         queue.name
     );
     Error::new(ErrorKind::Timeout, text)

@@ -18,6 +18,7 @@ use crate::worker::attempt::Attempt;
 use crate::worker::book::Running;
 use crate::worker::cancellation::Cancellation;
 use crate::worker::decision;
+use crate::worker::registry::Slots;
 
 /// How long a function may take to end after an operator cancelled its job.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
@@ -114,12 +115,13 @@ impl Queue {
         if timeout(END_LIMIT, &mut ended).await.is_ok() {
             return;
         }
-        let (lost_slots, concurrency) = (&self.plan().lost_slots, self.plan().concurrency);
         let lost = self.observer.slot_lost(attempt, timeout_of_job);
-        who.lost_slot(changed(lost_slots, |lost| *lost += 1), concurrency);
+        let slots = changed(&self.plan().slots, |slots| slots.lost += 1);
+        who.lost_slot(slots.lost, slots.count);
         let _ = ended.await;
         drop(lost);
-        who.regained_slot(changed(lost_slots, |lost| *lost -= 1), concurrency);
+        let slots = changed(&self.plan().slots, |slots| slots.lost -= 1);
+        who.regained_slot(slots.lost, slots.count);
     }
 
     /// Cancels all attempts of a job.
@@ -150,12 +152,12 @@ fn later(run: &Run) -> Option<Instant> {
     run.attempt.started().unwrap_or_else(Instant::now).checked_add(limit)
 }
 
-/// Changes a count, and returns the new one.
-fn changed(count: &watch::Sender<usize>, change: impl FnOnce(&mut usize)) -> usize {
-    let mut new = 0;
-    count.send_modify(|count| {
-        change(count);
-        new = *count;
+/// Changes the slots, and returns the new ones.
+fn changed(slots: &watch::Sender<Slots>, change: impl FnOnce(&mut Slots)) -> Slots {
+    let mut new = Slots::default();
+    slots.send_modify(|slots| {
+        change(slots);
+        new = *slots;
     });
     new
 }

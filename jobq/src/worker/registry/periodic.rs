@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Registered;
 use crate::error::{Error, Result};
 use crate::guard::{self, guarded};
-use crate::job::{Job, JobOptions, Missed, Periodic, PeriodicTimes, codec};
+use crate::job::{Headers, Job, JobOptions, Missed, Periodic, PeriodicTimes, codec};
 use crate::schedule::Schedule;
 use crate::schedule::spec::Spec;
 
@@ -90,6 +90,8 @@ impl Periodics {
                  payloads by `client.schedule(..)`"
             )));
         };
+        let mut headers = Headers::new();
+        headers.set_priority(job.options.priority);
         let spec = Spec {
             name: name.to_owned(),
             job: name.to_owned(),
@@ -99,7 +101,7 @@ impl Periodics {
             missed: periodic.map_or(Missed::default(), |periodic| periodic.missed),
             jitter_ms: periodic.map_or(0, |periodic| millis(periodic.jitter)),
             expires_ms: expires.map(millis),
-            headers: BTreeMap::new(),
+            headers: headers.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         };
         spec.check(job.queue).map_err(wrong)?;
         Ok(Some(spec))

@@ -8,6 +8,7 @@ pub mod enqueue;
 pub mod events;
 pub mod failed;
 pub mod pause;
+pub mod priority;
 pub mod retry;
 pub mod seat;
 pub mod shutdown;
@@ -127,6 +128,11 @@ macro_rules! conformance {
                 seat::a_step_enqueues_jobs
                 seat::a_job_that_is_refused_ends_no_seat
                 seat::what_no_seat_takes_is_an_error
+                priority::jobs_of_one_priority_hold_up_no_others
+                priority::a_priority_is_kept_through_retries_and_snoozes
+                priority::a_priority_is_kept_by_solo_runs_and_by_failed_jobs
+                priority::jobs_of_each_priority_are_counted
+                priority::a_queue_has_priorities_when_it_is_declared_with_them
                 shutdown::calls_on_a_closed_engine_say_so
             }
             $crate::conformance! { @cases $delays "this engine has no initial delays", $store;
@@ -136,10 +142,11 @@ macro_rules! conformance {
                 delay::delayed_jobs_come_in_the_order_of_their_times
                 delay::a_delayed_job_is_counted_as_waiting
             }
-            $crate::conformance! { @both $administers $delays "this engine lacks events or delays",
+            $crate::conformance! { @both $administers $delays "this engine moves jobs alone, or lacks delays",
                 $store;
                 events::a_delayed_event_reaches_those_who_subscribe_when_it_is_due
                 events::a_delayed_event_may_find_no_subscriber
+                priority::a_delayed_job_keeps_its_priority
             }
             $crate::conformance! { @cases $shared "this store has one engine only", $store;
                 competing::each_job_goes_to_one_of_two_engines
@@ -171,6 +178,7 @@ macro_rules! conformance {
                 pause::the_record_of_a_pause_is_told
                 pause::a_second_pause_replaces_the_record
                 pause::a_pause_is_of_one_queue
+                pause::a_pause_is_of_all_priorities
                 pause::solo_runs_pause
                 pause::a_paused_consumer_can_be_stopped
                 pause::a_paused_consumer_is_not_counted

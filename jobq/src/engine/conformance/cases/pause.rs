@@ -9,7 +9,7 @@ use crate::engine::conformance::bench::{
 };
 use crate::engine::conformance::member::{Member, strange_consumers};
 use crate::engine::{Consumer, Engine, Figure, Membership, Pause, QueueSpec, Settlement, Solo};
-use crate::job::{Envelope, FailedReason, from_millis};
+use crate::job::{Envelope, FailedReason, Priority, from_millis};
 
 fn record(why: &str) -> Pause {
     Pause::new(from_millis(1_700_000_000_123), "ann \u{e4}", why)
@@ -201,6 +201,37 @@ pub async fn a_second_pause_replaces_the_record(bench: &Bench) {
     // One end is enough.
     assert!(resume(bench.engine(), "mail").await);
     consumer.take().await;
+}
+
+/// A pause of a queue holds for the jobs of all priorities.
+pub async fn a_pause_is_of_all_priorities(bench: &Bench) {
+    bench.declare_as(QueueSpec::new("mail").priorities()).await;
+    let (pool, _member, mut consumer) = pool(bench, 2).await;
+    assert!(consumer.has_priorities());
+    let jobs = || {
+        let priorities = [Priority::High, Priority::Normal, Priority::Low];
+        priorities.map(|priority| {
+            let mut job = job("mail");
+            job.set_priority(priority);
+            job
+        })
+    };
+    bench.push(jobs().to_vec()).await;
+    settle_all(consumer.take_many(3).await, Settlement::Complete).await;
+    strange_consumers(bench.engine(), 0).await;
+    pause_told(bench.engine(), "mail", "all", &consumer).await;
+    named(&consumer, false).await;
+    pool.report_all(|queue| queue.consumers.clear());
+    strange_consumers(bench.engine(), 0).await;
+    let pushed = bench.push(jobs().to_vec()).await;
+    consumer.gets_nothing().await;
+    assert!(resume(bench.engine(), "mail").await);
+    let taken = consumer.take_many(3).await;
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    named(&consumer, true).await;
+    let names = u32::try_from(consumer.names().len()).expect("few");
+    strange_consumers(bench.engine(), names).await;
+    settle_all(taken, Settlement::Complete).await;
 }
 
 /// Queues with like names are paused one by one.

@@ -7,37 +7,38 @@ use crate::engine::{PoolId, PoolQueue};
 use crate::guard::lock;
 use crate::rabbitmq::consume::counted::Counted;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::routing_key;
 
-/// The consumers of each pool of a client, by queue; those of solo runs apart.
+/// The consumers of each pool of a client, by lane; those of solo runs apart.
 #[derive(Debug, Default)]
 pub(super) struct CountedOfPools(Mutex<BTreeMap<(PoolId, String), Feeds>>);
 
-/// The feeds of a queue in a pool.
+/// The feeds of a lane in a pool.
 type Feeds = Vec<Weak<Counted>>;
 
 impl CountedOfPools {
     /// A feed of a pool begins.
-    pub(super) fn begin(&self, pool: PoolId, queue: String) -> Arc<Counted> {
+    pub(super) fn begin(&self, pool: PoolId, lane: String) -> Arc<Counted> {
         let counted = Arc::<Counted>::default();
         let mut all = lock(&self.0);
         all.retain(|_, feeds| {
             feeds.retain(|feed| feed.strong_count() > 0);
             !feeds.is_empty()
         });
-        all.entry((pool, queue)).or_default().push(Arc::downgrade(&counted));
+        all.entry((pool, lane)).or_default().push(Arc::downgrade(&counted));
         counted
     }
 
     /// The numbers of its consumers that are not cancelled, and of the others that are counted.
-    pub(super) fn count(&self, pool: PoolId, queue: &str) -> (u32, u32) {
+    pub(super) fn count(&self, pool: PoolId, lane: &str) -> (u32, u32) {
         let all = lock(&self.0);
-        let feeds = all.get(&(pool, queue.to_owned())).into_iter().flatten();
+        let feeds = all.get(&(pool, lane.to_owned())).into_iter().flatten();
         let counts = feeds.filter_map(Weak::upgrade).map(|feed| feed.count());
         counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
     }
 }
 
-/// How many of the broker's consumers a pool accounts for by this report, by queue; those of solo
+/// How many of the broker's consumers a pool accounts for by this report, by lane; those of solo
 /// runs apart. A consumer is its own if the report has its name; a cancelled one gets no jobs any
 /// more, and has none.
 pub(super) fn accounted(
@@ -46,10 +47,9 @@ pub(super) fn accounted(
 ) -> BTreeMap<String, u32> {
     let mut accounted = BTreeMap::new();
     for PoolQueue { queue, consumers, .. } in queues {
-        let solo = Names::solo_key(queue);
-        let (alone, together): (Vec<_>, Vec<_>) =
-            consumers.iter().partition(|name| name.ends_with(&solo));
-        for (key, is_listed) in [(queue.clone(), !together.is_empty()), (solo, !alone.is_empty())] {
+        let others = routing_key::other_lanes(queue).into_iter();
+        for key in [queue.clone(), Names::solo_key(queue)].into_iter().chain(others) {
+            let is_listed = consumers.iter().any(|name| name.ends_with(&format!(".{key}")));
             let (current, cancelled) = count(&key);
             accounted.insert(key, if is_listed { current + cancelled } else { cancelled });
         }
@@ -92,9 +92,14 @@ mod tests {
         ] {
             let mut queue = PoolQueue::new("mail", 1);
             queue.consumers = names.iter().map(|name| (*name).to_owned()).collect();
-            let count = |key: &str| if key == "mail" { counted } else { counted_solo };
+            let count = |key: &str| match key {
+                "mail" => counted,
+                "mail@solo" => counted_solo,
+                _ => (1, 3),
+            };
             let found = accounted(&[queue], count);
             assert_eq!((found["mail"], found["mail@solo"]), expected, "{names:?}");
+            assert_eq!((found["mail@high"], found["mail@low"]), (3, 3), "only those cancelled");
         }
     }
 }

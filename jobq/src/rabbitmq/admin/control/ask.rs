@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::routing_key;
 
 /// How long further answers are waited for after the question came back to its sender, and after
 /// each answer: a pool whose queues are paused has no consumers that are to be accounted for.
@@ -31,12 +32,12 @@ const RETURN: Duration = Duration::from_millis(500);
 type Answered = BTreeMap<PoolId, (BTreeMap<String, u32>, Reply)>;
 
 impl Control {
-    /// Asks pools, and collects their answers. `has_solo` says whether a queue has another one for
-    /// solo runs, as far as that is known.
+    /// Asks pools, and collects their answers. `lists` says whether a queue has another one for solo
+    /// runs, and whether it has lanes of priorities, as far as that is known.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         ask: Ask,
-        has_solo: impl Fn(&str) -> Option<bool>,
+        lists: impl Fn(&str) -> Option<(bool, bool)>,
     ) -> Result<Answers> {
         let Ask { question, pool, queues, patience, .. } = ask;
         let is_order = !matches!(
@@ -66,11 +67,11 @@ impl Control {
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
-        let (this, queues, has_solo) = (&**self, &queues, &has_solo);
+        let (this, queues, lists) = (&**self, &queues, &lists);
         let count = move |pause| {
             let counting = async move {
                 sleep(pause).await;
-                this.consumers_of(queues, has_solo).await
+                this.consumers_of(queues, lists).await
             };
             timeout_at(deadline, counting)
         };
@@ -131,7 +132,7 @@ impl Control {
     async fn consumers_of(
         &self,
         queues: &[String],
-        has_solo: impl Fn(&str) -> Option<bool>,
+        lists: impl Fn(&str) -> Option<(bool, bool)>,
     ) -> BTreeMap<String, Figure<u32>> {
         let counting = async {
             let up = self.broker.up().await?;
@@ -140,9 +141,23 @@ impl Control {
                 let work = self.consumers(&up, &names.work(queue)).await?;
                 let (place, is_idle) = (names.solo(queue), work == 0);
                 counts.insert(queue.clone(), work);
+                let (has_solo, has_lanes) = lists(queue).unzip();
+                let has_lanes = match has_lanes {
+                    Some(listed) => Ok(listed || self.known.has_priorities(queue)),
+                    None => self.known.finds_priorities(&up, queue, false).await,
+                };
+                for lane in routing_key::other_lanes(queue) {
+                    let taken = match &has_lanes {
+                        Ok(false) => continue,
+                        Ok(true) => self.consumers(&up, &names.work(&lane)).await?,
+                        Err(error) if error.is_connection() => return Err(error.clone()),
+                        Err(error) => Figure::unknown(error.to_string()),
+                    };
+                    counts.insert(lane, taken);
+                }
                 // Only pools declare it, and looking for a missing one costs a channel number.
                 let is_missing =
-                    has_solo(queue) == Some(false) || self.known.missing_queues.was_missing(&place);
+                    has_solo == Some(false) || self.known.missing_queues.was_missing(&place);
                 if !(is_idle && is_missing) {
                     let solo = self.consumers(&up, &place).await?;
                     counts.insert(Names::solo_key(queue), solo);

@@ -38,7 +38,7 @@ use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
 use self::wire::{Message, address_key};
 use crate::background;
-use crate::engine::{Consume, Controlled, Membership, PoolId, Reply};
+use crate::engine::{Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
 use crate::guard::{self, guarded, lock};
 use crate::rabbitmq::admin::waits::Waits;
@@ -110,12 +110,10 @@ impl Control {
     }
 
     /// The gate and the counter of a consumer, if it is of a pool.
-    pub(crate) fn steering(self: &Arc<Self>, what: &Consume) -> Steering {
-        let Some(pool) = what.pool else { return Steering::default() };
-        let queue = what.queue.as_str();
-        let place = if what.solo { Place::Solo(queue) } else { Place::Work(queue) };
+    pub(crate) fn steering(self: &Arc<Self>, pool: Option<PoolId>, place: Place) -> Steering {
+        let Some(pool) = pool else { return Steering::default() };
         let counted = self.counted.begin(pool, place.key());
-        Steering { valve: Some(self.gate(queue)), counted }
+        Steering { valve: Some(self.gate(place.queue())), counted }
     }
 
     /// The control queue, which is opened if there is none.

@@ -51,7 +51,7 @@ fn is_own(role: Role, names: &Names, consumer: &Consumer) -> bool {
     let is_unnamed = tag == "0";
     let user_queue = names.queue_of(queue).unwrap_or_default();
     match role {
-        Role::Work => is_unnamed || is_of_pool(user_queue),
+        Role::Work => is_unnamed || names.lane_of(queue).is_some_and(is_of_pool),
         Role::Solo => is_unnamed || is_of_pool(&Names::solo_key(user_queue)),
         Role::Orphan => is_unnamed,
         Role::Seat => tag == SEAT_TAG,

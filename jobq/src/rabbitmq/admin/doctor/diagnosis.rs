@@ -8,7 +8,7 @@ use super::few;
 use super::leaders::leaders;
 use super::policy::{Effect, effects};
 use super::presence::presence;
-use super::role::role;
+use super::role::{Role, role};
 use super::version::version;
 use crate::finding::{Finding, FindingKind as Kind, Severity};
 use crate::rabbitmq::connection::supervised::ALARM_ADVICE;
@@ -43,7 +43,10 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
         findings.extend(leaders(dead_lettering, nodes));
     }
     match queues {
-        Ok(queues) => findings.extend(policies(queues, names, &facts.vhost)),
+        Ok(queues) => {
+            findings.extend(policies(queues, names, &facts.vhost));
+            findings.extend(unconsumed(queues, names));
+        }
         Err(why) => findings.push(not_shown("the policies and bindings of the queues", why)),
     }
     // If the queues are not shown either, one finding says so.
@@ -56,6 +59,28 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
         (Err(_), Err(_)) => {}
     }
     findings
+}
+
+/// The lanes of queues whose jobs nobody takes, although pools take the normal ones.
+fn unconsumed(queues: &[Queue], names: &Names) -> Vec<Finding> {
+    let consumed = |queue: &str| {
+        let name = names.work(queue);
+        queues.iter().any(|queue| queue.name == name && queue.consumers > Some(0))
+    };
+    let found = |queue: &Queue| {
+        let of = names.queue_of(&queue.name)?;
+        let is_lane = role(names, &queue.name) == Some(Role::Work) && queue.name != names.work(of);
+        let jobs = queue.messages.filter(|jobs| *jobs > 0)?;
+        (is_lane && queue.consumers == Some(0) && consumed(of)).then(|| {
+            Finding::new(Kind::Queue, Severity::Error, format!("queue `{}`", queue.name))
+                .found(format!("has {jobs} jobs and no consumer, but `{}` has one", names.work(of)))
+                .matters("no pool runs the jobs of this priority")
+                .remedy(format!(
+                    "restart the pools of queue `{of}`: a pool looks for the queues of priorities only when it starts"
+                ))
+        })
+    };
+    queues.iter().filter_map(found).collect()
 }
 
 fn queue_types(temporary: QueueType) -> Option<Finding> {

@@ -171,6 +171,15 @@ fn each_fact_has_its_finding() {
     ]);
 }
 
+/// Adds high jobs that nobody takes to a queue with so many consumers.
+fn with_high_jobs(facts: &mut Facts, consumers: u64) {
+    let mail = queue(facts, "jobq:mail");
+    mail.consumers = Some(consumers);
+    let (messages, consumers) = (Some(3), Some(0));
+    let high = Queue { name: "jobq:mail@high".into(), messages, consumers, ..mail.clone() };
+    of_cluster(facts).0.push(high);
+}
+
 #[test]
 fn each_fact_of_the_management_api_has_its_finding() {
     use Severity::{Error, Warning};
@@ -218,6 +227,9 @@ fn each_fact_of_the_management_api_has_its_finding() {
             },
             &[(Kind::Consumers, Warning)],
         ),
+        // Nobody takes high jobs: the pools do not know of them. A paused queue has no consumers.
+        (|facts| with_high_jobs(facts, 1), &[(Kind::Queue, Error)]),
+        (|facts| with_high_jobs(facts, 0), &[]),
         (
             |facts| facts.management.as_mut().unwrap().consumers = Err("no".into()),
             &[(Kind::Unchecked, Warning)],

@@ -9,9 +9,11 @@ use tokio::time::{Instant, timeout};
 use super::Doctor;
 use super::role::{Role, role, specs};
 use crate::engine::{Figure, Part, Place};
+use crate::job::Priority;
 use crate::period;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::routing_key;
 
 /// How long a list is used: whoever counts the jobs of many queues requests it once.
 const FRESH: Duration = Duration::from_secs(2);
@@ -74,7 +76,8 @@ pub(crate) struct Delayed {
 impl Found {
     fn delayed(&self, names: &Names, queue: &str) -> Delayed {
         let in_queue = |name: String| self.messages.get(&name).map_or(0, |found| found.delayed);
-        let jobs = in_queue(names.work(queue)).saturating_add(in_queue(names.solo(queue)));
+        let places = names.work_queues(queue).into_iter().chain([names.solo(queue)]);
+        let jobs = places.map(in_queue).fold(0, u64::saturating_add);
         Delayed { jobs, failed: in_queue(names.failed(queue)) }
     }
 }
@@ -121,6 +124,11 @@ impl Doctor {
             Part::new(place, jobs.map_or_else(|| Figure::unknown(NOT_COUNTED), Figure::Known))
         };
         let mut parts = vec![part(Place::Ready, names.work(queue))];
+        for priority in Priority::OTHERS.iter().filter(|_| wanted.priorities.contains(queue)) {
+            let lane = routing_key::lane(queue, *priority);
+            parts.push(part(Place::of_due(*priority), names.work(&lane)));
+            parts.push(part(Place::Due, names.due(&lane)));
+        }
         parts.extend(wanted.solo.get(queue).map(|queue| part(Place::Solo, names.solo(queue))));
         for millis in wanted.queues.get(queue).iter().flat_map(|tiers| tiers.iter()) {
             let place = Place::Tier(Duration::from_millis(*millis));
@@ -161,11 +169,13 @@ impl Doctor {
         last
     }
 
-    /// Whether the last list has a queue for solo runs of this one; `None` if there is no recent list.
-    pub(crate) fn lists_solo(&self, queue: &str) -> Option<bool> {
+    /// Whether the last list has a queue for solo runs of this one, and whether it has lanes of
+    /// priorities; `None` if there is no recent list.
+    pub(crate) fn lists(&self, queue: &str) -> Option<(bool, bool)> {
         let last = self.listing.0.try_lock().ok()?;
         let recent = last.as_ref().filter(|listed| listed.at.elapsed() < RECENT)?;
-        recent.found.as_ref().ok().map(|found| found.parts.solo.contains(queue))
+        let parts = &recent.found.as_ref().ok()?.parts;
+        Some((parts.solo.contains(queue), parts.priorities.contains(queue)))
     }
 
     async fn list_in_time(&self) -> Option<Listed> {

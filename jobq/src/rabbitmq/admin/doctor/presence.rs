@@ -86,7 +86,7 @@ fn missing(part: &Declaration, facts: &Facts, names: &Names) -> Option<Finding> 
                 _ => names.orphan(),
             };
             match role(names, name)? {
-                Role::Work => finding(Kind::Queue, Severity::Note)
+                Role::Work if *name == owner => finding(Kind::Queue, Severity::Note)
                     .matters("jobs that other clients publish for it fail as `unroutable`")
                     .remedy("start a pool, or call `Client::declare` when you deploy the program"),
                 role if role == Role::Orphan || !facts.lacks("queue", &owner) => {

@@ -9,6 +9,7 @@ use crate::rabbitmq::topology::names::{Names, ORPHAN};
 /// The role of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
+    /// The jobs of a lane.
     Work,
     Tier,
     Level,
@@ -31,8 +32,8 @@ pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
         return Some(Role::Level);
     }
     match name.strip_prefix(&names.work(names.queue_of(name)?))? {
-        "" => Some(Role::Work),
-        "@due" => Some(Role::Due),
+        "" | "@high" | "@low" => Some(Role::Work),
+        "@due" | "@high@due" | "@low@due" => Some(Role::Due),
         "@solo" => Some(Role::Solo),
         "@seat" => Some(Role::Seat),
         "@failed" => Some(Role::Failed),
@@ -46,6 +47,7 @@ pub(crate) fn specs<'n>(names: &Names, found: impl Iterator<Item = &'n str>) -> 
         let queue = names.queue_of(name)?;
         let spec = QueueSpec::new(queue);
         match role(names, name)? {
+            Role::Work if name != names.work(queue) => Some(spec.priorities()),
             Role::Work | Role::Due => Some(spec),
             Role::Solo => Some(spec.solo()),
             Role::Seat => Some(spec.seat()),
@@ -74,6 +76,8 @@ mod tests {
             (names.work("mail"), Some(Role::Work)),
             (names.tier("mail", 90_000), Some(Role::Tier)),
             (names.due("mail"), Some(Role::Due)),
+            (names.work("mail@high"), Some(Role::Work)),
+            (names.due("mail@low"), Some(Role::Due)),
             (names.solo("mail"), Some(Role::Solo)),
             (names.seat("mail"), Some(Role::Seat)),
             (names.failed("mail"), Some(Role::Failed)),
@@ -99,13 +103,17 @@ mod tests {
         let wait = Duration::from_secs(90);
         let found = [
             names.work("mail"),
+            names.work("mail@low"),
             names.tier("mail", 90_000),
             names.solo("mail"),
             names.seat("mail"),
         ];
         let found = specs(&names, found.iter().map(String::as_str));
         let mail = || QueueSpec::new("mail");
-        assert_eq!(found, [mail(), mail().waits([wait]), mail().solo(), mail().seat()]);
+        assert_eq!(
+            found,
+            [mail(), mail().priorities(), mail().waits([wait]), mail().solo(), mail().seat()]
+        );
         let others = [
             names.orphan(),
             names.failed(ORPHAN),

@@ -15,9 +15,10 @@ use crate::engine::{Extent, Verdict, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
 use crate::job::headers::By;
-use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_queue};
+use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_lane};
 use crate::rabbitmq::publish::Batch;
 use crate::rabbitmq::topology::routing::Route;
+use crate::rabbitmq::topology::routing_key::{self, Key};
 use crate::rabbitmq::values::short;
 use crate::telemetry::Who;
 
@@ -125,7 +126,7 @@ impl Walk<'_> {
         Ok(Message {
             to: Route {
                 exchange: short(names.jobs())?,
-                key: return_queue(&message.properties, queue),
+                key: return_lane(&message.properties, queue),
             }
             .into(),
             properties: fresh(&message.properties, (&who, &read.envelope), by),
@@ -141,6 +142,10 @@ impl Walk<'_> {
         let (mut retried, mut tags) = (Vec::new(), Vec::new());
         for Decided { tag, id, retry } in self.decided.drain(..) {
             if let Some(message) = retry {
+                let message = match message {
+                    Ok(message) => in_lane(self.access, message).await,
+                    error => error,
+                };
                 batch.send(message).await;
                 retried.push((tag, id));
             } else {
@@ -175,4 +180,15 @@ impl Walk<'_> {
 /// Whether the error of one job is that of all others too.
 fn is_lost(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout | ErrorKind::Closed)
+}
+
+/// The message, for the lane of normal jobs if the queue has no others any more.
+async fn in_lane(access: &Access<'_>, mut message: Message) -> Result<Message> {
+    let Access { failed, up, .. } = access;
+    let route = message.route();
+    let Key { queue, lane, .. } = routing_key::read(route.key.as_str());
+    if lane != queue && !failed.known.finds_priorities(up, queue, false).await? {
+        message.to = Route::new(route.exchange.to_string(), queue.to_owned())?.into();
+    }
+    Ok(message)
 }

@@ -10,6 +10,7 @@ use crate::rabbitmq::admin::doctor::role::{Role, role};
 use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::routing_key;
 
 impl Topology {
     /// The queues of a namespace that these declarations make, by the names that programs use.
@@ -52,7 +53,7 @@ pub(super) fn leftover(found: &[Queue], declared: &Topology, names: &Names) -> P
     let mut pruned = Pruned::default();
     for (owner, parts) in parts {
         let is_declared = declared.contains(names.work(owner).as_str());
-        let used = |queue: &&Queue| why(queue);
+        let used = |queue: &&Queue| why(queue).or_else(|| awaited(queue, owner, found, names));
         let first = parts.iter().find_map(|queue| Some((queue, used(queue)?)));
         for queue in &parts {
             let reason = match (used(queue), &first) {
@@ -70,6 +71,18 @@ pub(super) fn leftover(found: &[Queue], declared: &Topology, names: &Names) -> P
         }
     }
     pruned
+}
+
+/// Why a queue of a priority may not be deleted: jobs wait in other parts of its owner, such as a
+/// tier, which may come to it.
+fn awaited(queue: &Queue, owner: &str, found: &[Queue], names: &Names) -> Option<String> {
+    let lanes = routing_key::other_lanes(owner);
+    if !lanes.iter().any(|lane| [names.work(lane), names.due(lane)].contains(&queue.name)) {
+        return None;
+    }
+    let mut parts = found.iter().filter(|part| names.queue_of(&part.name) == Some(owner));
+    let part = parts.find(|part| part.messages != Some(0))?;
+    Some(format!("jobs of its priority may be in `{}`", part.name))
 }
 
 /// Why a queue may not be deleted.
@@ -148,6 +161,28 @@ mod tests {
             assert_eq!(pruned.deleted, deleted, "{found:?}");
             let names: Vec<_> = pruned.kept.iter().map(|kept| &*kept.about).collect();
             assert_eq!(names, kept, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_queue_of_a_priority_stays_while_jobs_may_come_to_it() {
+        let names = Names::new("jobq");
+        let mail = || QueueSpec::new("mail").waits([std::time::Duration::from_secs(7)]);
+        let declared = Topology::from_queues("jobq", &[mail()]);
+        let lanes = ["jobq:mail@high", "jobq:mail@low@due"];
+        for (of_tier, is_kept) in [(1, true), (0, false)] {
+            let found = [
+                found("jobq:mail@wait.7s", of_tier, 0),
+                found(lanes[0], 0, 0),
+                found(lanes[1], 0, 0),
+            ];
+            let pruned = leftover(&found, &declared, &names);
+            let kept: Vec<_> = pruned.kept.iter().map(|kept| &*kept.about).collect();
+            let expected: [&[&str]; 2] = if is_kept { [&lanes, &[]] } else { [&[], &lanes] };
+            assert_eq!(
+                [&kept[..], &pruned.deleted.iter().map(|n| &**n).collect::<Vec<_>>()],
+                expected
+            );
         }
     }
 

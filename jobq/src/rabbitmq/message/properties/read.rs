@@ -10,7 +10,7 @@ use lapin::types::{FieldTable, ShortString};
 use super::{ENQUEUED_AT, ERROR, EXPIRES_AT, REASON, TOPIC, failed_at, stray_key};
 use crate::clock::Clock;
 use crate::job::headers::{
-    DUE, MISSED, NEEDS, NONCE, ONCE, OPERATIONS, SCHEDULE, UNREADABLE, is_own_name,
+    DUE, MISSED, NEEDS, NONCE, ONCE, OPERATIONS, PRIORITY, SCHEDULE, UNREADABLE, is_own_name,
 };
 use crate::job::{Envelope, FailedJob, FailedReason, Headers, JobId, from_millis};
 use crate::rabbitmq::message::deaths::{ATTEMPTS_HEADER, History};
@@ -42,7 +42,7 @@ pub(crate) struct Received {
 }
 
 /// The headers of jobq that a job keeps, beside those of the program.
-const OWN: [&str; 6] = [ONCE, OPERATIONS, NONCE, DUE, SCHEDULE, MISSED];
+const OWN: [&str; 7] = [ONCE, OPERATIONS, NONCE, DUE, SCHEDULE, MISSED, PRIORITY];
 
 /// Reads a message of a queue. Missing values and those of a wrong type count as absent. No message
 /// is refused.
@@ -73,7 +73,7 @@ pub(crate) fn decode(
         }
     }
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
-    let history = History::of(headers, || names.work(&queue));
+    let history = History::of(headers, || names.work_queues(&queue));
     let name = stated(properties.kind().as_ref());
     // A job without a queue of its own has its name as the queue's name.
     let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });

@@ -11,9 +11,10 @@ use super::{
     TOPIC, WAIT_UNTIL,
 };
 use crate::job::headers::{
-    By, NEEDS, ONCE, OPERATIONS, UNREADABLE, needs_with_once, needs_without_once, operations_with,
+    By, NEEDS, ONCE, OPERATIONS, PRIORITY, UNREADABLE, needs_with_once, needs_without_once,
+    operations_with,
 };
-use crate::job::{Envelope, FailedReason, to_millis};
+use crate::job::{Envelope, FailedReason, Priority, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
 use crate::rabbitmq::topology::routing_key::decimal;
@@ -166,6 +167,9 @@ fn rewrite(
     let enqueued_at = headers.get(ENQUEUED_AT).and_then(text).and_then(decimal);
     let enqueued_at = enqueued_at.unwrap_or_else(|| to_millis(job.enqueued_at));
     headers.insert(fits(ENQUEUED_AT), long(enqueued_at.to_string()));
+    if job.priority() != Priority::Normal {
+        headers.insert(fits(PRIORITY), long(job.priority().as_str()));
+    }
     headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
     shrink(&mut headers, who);
     let mut properties = BasicProperties::default()
