@@ -205,6 +205,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/", get(pages::queues::page))
         .route("/queues/{queue}", get(pages::queue::page))
         .route("/queues/{queue}/pause", post(pages::queue::pause))
+        .route("/queues/{queue}/slots", post(pages::queue::slots))
         .route("/queues/{queue}/resume", post(pages::queue::resume))
         .route("/queues/{queue}/enqueue", post(pages::queue::enqueue))
         .route("/queues/{queue}/failed", get(pages::failed::page))

@@ -4,7 +4,11 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Activity, Figure, Order, PoolId, PoolQueue, PoolReport, Pools, RunningJob};
+use jobq::admin::{
+    Activity, ConcurrencySet, Figure, Order, PoolId, PoolQueue, PoolReport, Pools, RefusedOrder,
+    RunningJob,
+};
+use serde::Serialize;
 use serde_json::json;
 
 use super::queues::selection;
@@ -50,12 +54,26 @@ enum PoolOrder {
         /// Id of the pool
         pool: PoolId,
     },
+    /// Change how many jobs of a queue each running pool runs at once
+    ///
+    /// The change lasts until the pool ends. A pool that starts later uses the concurrency in its code.
+    /// Running jobs continue: a pool above the new limit starts the next job when enough have ended.
+    Set {
+        /// Name of the queue
+        queue: String,
+        /// Jobs that a pool runs at once
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        concurrency: u16,
+    },
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     match arguments.order {
         Some(PoolOrder::Quiet { pool }) => tell(pool, Order::Quiet, options, output).await,
         Some(PoolOrder::Stop { pool }) => tell(pool, Order::Stop, options, output).await,
+        Some(PoolOrder::Set { queue, concurrency }) => {
+            set(&queue, concurrency, options, output).await
+        }
         None => list(arguments.queues, options, output).await,
     }
 }
@@ -66,6 +84,46 @@ async fn tell(pool: PoolId, order: Order, options: &Options, output: Output) -> 
     let document = json!({"pool": pool, "order": order.as_str()});
     output.answer(document, || format!("pool {pool} {}", text::order(order)))?;
     Ok(End::Done)
+}
+
+async fn set(queue: &str, concurrency: u16, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let set = options.admin(&client).set_concurrency(queue, concurrency).await?;
+    let answer = SetAnswer { queue, concurrency, pools: &set };
+    output.answer(Explained::new(&answer, "unaccounted", &set.unaccounted), || {
+        outcome(queue, concurrency, &set)
+    })?;
+    Ok(if set.refused.is_empty() { End::Done } else { End::Refused })
+}
+
+/// The answer of `workers set`.
+#[derive(Serialize)]
+struct SetAnswer<'s> {
+    queue: &'s str,
+    concurrency: u16,
+    #[serde(flatten)]
+    pools: &'s ConcurrencySet,
+}
+
+/// What the pools of a queue do after their concurrency was set.
+fn outcome(queue: &str, concurrency: u16, set: &ConcurrencySet) -> String {
+    let pools = set.pools.len();
+    let mut text =
+        format!("jobs of {queue} at once in each pool: {concurrency} (pools changed: {pools})");
+    for RefusedOrder { pool, why, .. } in &set.refused {
+        let _ = write!(text, "\npool {pool} was not changed: {why}");
+    }
+    match &set.unaccounted {
+        Figure::Known(0) => {}
+        Figure::Known(others) => {
+            let _ = write!(text, "\n{others} consumers belong to no pool that answered");
+        }
+        Figure::Unknown(why) => {
+            let _ =
+                write!(text, "\ncannot tell whether other pools take jobs of this queue: {why}");
+        }
+    }
+    text
 }
 
 async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {

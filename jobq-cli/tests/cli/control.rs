@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jobq::JobId;
 use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::engine::{Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob};
+use jobq::{JobId, PoolControl};
 use jobq_tests::test_store::{Step, Store, TestStore, soon};
 use jobq_tests::{both_engines, on_a_file};
 
@@ -18,6 +18,7 @@ on_a_file!(
     workers_say_what_they_run,
     a_paused_queue_says_who_and_why,
     a_pool_is_told_to_take_no_more_and_to_stop,
+    the_slots_of_a_queue_are_set,
     a_running_job_is_cancelled,
     a_queue_whose_slots_are_held_is_stuck,
 );
@@ -124,6 +125,34 @@ async fn a_paused_queue_says_who_and_why(store: Store) {
     let ran = jobq(&test.store, &["resume", "scripted"]).await;
     assert_eq!(ran.lines(0), ["queue scripted was not paused"]);
     pool.shutdown().await.unwrap();
+}
+
+async fn the_slots_of_a_queue_are_set(store: Store) {
+    let test = TestStore::on(store).await;
+    let pools = (
+        test.pool().spawn().await.unwrap(),
+        test.pool().control(PoolControl::Look).spawn().await.unwrap(),
+    );
+    let answers = |ran: &Ran| ran.out.matches("consuming").count() >= 4;
+    eventually(&test.store, &["workers", "--json"], answers).await;
+    let set = ["workers", "set", "scripted", "--concurrency", "3"];
+    let ran = jobq(&test.store, &[&set[..], &["--json"]].concat()).await;
+    let document = ran.json(5, "workers-set");
+    assert_eq!((&document["concurrency"], &document["unaccounted"]), (&3.into(), &0.into()));
+    let refused = document["refused"][0]["why"].as_str().unwrap();
+    assert!(refused.contains("accepts no orders"), "{document:#}");
+    assert_eq!(document["pools"].as_array().unwrap().len(), 1);
+    let has_slots =
+        |ran: &Ran| ran.out.contains(r#""slots":3"#) && ran.out.contains(r#""slots":10"#);
+    eventually(&test.store, &["workers", "scripted", "--json"], has_slots).await;
+    pools.1.shutdown().await.unwrap();
+    let ran = eventually(&test.store, &set, |ran| ran.code == 0).await;
+    assert_eq!(ran.lines(0), ["jobs of scripted at once in each pool: 3 (pools changed: 1)"]);
+    pools.0.shutdown().await.unwrap();
+    let told = jobq(&test.store, &set).await;
+    assert!(told.error(4).contains("no pool that works on queue `scripted` answered"), "{told:#?}");
+    let told = jobq(&test.store, &["workers", "set", "scripted", "--concurrency", "0"]).await;
+    assert!(told.error(2).contains("--concurrency"), "{told:#?}");
 }
 
 async fn a_pool_is_told_to_take_no_more_and_to_stop(store: Store) {

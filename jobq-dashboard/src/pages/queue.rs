@@ -1,11 +1,14 @@
 //! The page of one queue, and its actions.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Path;
 use jobq::admin::text;
-use jobq::admin::{Figure, Paused, Percentiles, PoolQueue, PoolReport, QueueOverview, Resumed};
+use jobq::admin::{
+    ConcurrencySet, Figure, Paused, Percentiles, PoolQueue, PoolReport, QueueOverview, Resumed,
+};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
@@ -48,8 +51,7 @@ struct View<'p> {
     unasked: Option<&'p str>,
     unaccounted: Option<u32>,
     charts: Vec<(&'static str, Spark)>,
-    may_pause: bool,
-    may_enqueue: bool,
+    viewer: &'p Viewer,
 }
 
 pub(crate) async fn page(Path(queue): Path<String>, request: Request) -> Answer {
@@ -86,8 +88,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
             chart("Ready jobs", points.iter().map(|point| point.ready).collect()),
             chart("Done a minute", points.iter().map(|point| point.completed).collect()),
         ],
-        may_pause: viewer.may(Action::Pause),
-        may_enqueue: viewer.may(Action::Enqueue),
+        viewer,
     };
     render(&view)
 }
@@ -158,6 +159,25 @@ pub(crate) async fn pause(Path(queue): Path<String>, form: Form) -> Answer {
     };
     let page = back(&form, &queue);
     form.acted(("pause", queue), paused, result, &page).await
+}
+
+pub(crate) async fn slots(Path(queue): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pools)?;
+    let slots = form.fields.one("slots").and_then(|slots| slots.trim().parse::<u16>().ok());
+    let slots = slots.filter(|slots| *slots > 0).ok_or_else(|| {
+        Problem::invalid("The number of slots must be a whole number from 1 to 65535.")
+    })?;
+    let set = form.admin().set_concurrency(&queue, slots).await;
+    let result = |set: &ConcurrencySet| {
+        let mut text =
+            format!("jobs at once in each pool: {slots} (pools changed: {})", set.pools.len());
+        if let Some(refused) = set.refused.first() {
+            let _ = write!(text, "; {} refused: {}", set.refused.len(), refused.why);
+        }
+        text
+    };
+    let page = form.app.links().queue(&queue);
+    form.acted(("concurrency", queue), set, result, &page).await
 }
 
 pub(crate) async fn resume(Path(queue): Path<String>, form: Form) -> Answer {

@@ -20,6 +20,24 @@ async fn a_queue_is_paused_and_resumed() {
     assert!(!kit.get("/queues/mail").await.text.contains("paused by ann"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_slots_of_a_queue_are_changed() {
+    let kit = Kit::new().await;
+    let pool = jobq::WorkerPool::new(&kit.client).register::<Greet>().spawn().await.unwrap();
+    kit.sees("/queues/mail", "action=\"/queues/mail/slots\"").await;
+    let set = kit.post("/queues/mail/slots", "slots=3").await;
+    assert_eq!((set.status, set.header("location")), (StatusCode::SEE_OTHER, "/queues/mail"));
+    kit.sees("/queues/mail", "0 of 3").await;
+    assert!(
+        kit.get("/activity").await.text.contains("jobs at once in each pool: 3 (pools changed: 1)")
+    );
+    for wrong in ["", "slots=0", "slots=many", "slots=65536"] {
+        let refused = kit.post("/queues/mail/slots", wrong).await;
+        refused.says(StatusCode::BAD_REQUEST, "a whole number from 1 to 65535");
+    }
+    pool.shutdown().await.unwrap();
+}
+
 /// The page of all queues, when it has the queue of greetings.
 async fn queues(kit: &Kit, path: &str) -> String {
     kit.sees(path, "id=\"q-mail\"").await
@@ -297,6 +315,7 @@ async fn what_an_access_does_not_include_is_refused_and_not_offered() {
         (Action::Retry, "/queues/mail/failed/retry".to_owned(), ""),
         (Action::Discard, "/queues/mail/failed/discard".to_owned(), "confirmed=yes"),
         (Action::Discard, "/queues/mail/failed/discard".to_owned(), ""),
+        (Action::Pools, "/queues/mail/slots".to_owned(), "slots=2"),
         (Action::Pools, format!("/pools/{id}/quiet"), ""),
         (Action::Pools, format!("/pools/{id}/stop"), "confirmed=yes"),
         (Action::Pools, format!("/running/{id}/cancel"), ""),

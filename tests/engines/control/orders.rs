@@ -1,12 +1,13 @@
 //! Pools that are given orders, from another client of the same store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use jobq::admin::{Activity, Cancel, Order, Queues};
+use jobq::admin::{Activity, Cancel, Order, PoolQueue, Queues};
 use jobq::{BoxError, Cancellation, FailedReason, JobContext, PoolControl, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{queue_where, reports};
 
@@ -18,6 +19,7 @@ both_engines!(
     a_cancelled_job_that_completes_in_time_is_completed,
     a_function_that_blocks_keeps_its_slot_when_it_is_cancelled,
     a_pool_may_take_no_orders,
+    the_slots_of_a_queue_change_while_its_pool_runs,
 );
 
 async fn a_quiet_pool_finishes_and_goes_on_answering(store: Store) {
@@ -66,6 +68,54 @@ async fn a_pool_is_told_to_stop(store: Store) {
     soon("the second pool to end", ends.wait()).await.unwrap();
     assert_eq!(reports(&operator, 1).await[0].pool, first.pool);
     stays.shutdown().await.unwrap();
+}
+
+/// Takes a permit of the test.
+#[job(queue = "slots", timeout = "1h")]
+async fn holds(gate: State<Arc<Semaphore>>) -> Result<(), BoxError> {
+    gate.acquire().await?.forget();
+    Ok(())
+}
+
+async fn the_slots_of_a_queue_change_while_its_pool_runs(store: Store) {
+    let (client, operator) = (store.client().await, store.client().await);
+    let gate = Arc::new(Semaphore::new(0));
+    let pool = WorkerPool::new(&client).register::<Holds>().state(Arc::clone(&gate));
+    let running = pool.concurrency(1).spawn().await.unwrap();
+    client.enqueue_all((0..9).map(|_| Holds {})).await.unwrap();
+    let runs = async |slots, running| {
+        let is_it = |queue: &PoolQueue| (queue.slots, queue.running.len()) == (slots, running);
+        queue_where(&operator, "slots", is_it).await
+    };
+    runs(1, 1).await;
+    let set = operator.admin().set_concurrency("slots", 3).await.unwrap();
+    assert_eq!((set.pools.len(), set.refused.len(), set.unaccounted), (1, 0, 0.into()));
+    runs(3, 3).await;
+
+    // Those beyond go on, and the next one starts when enough have ended.
+    operator.admin().set_concurrency("slots", 1).await.unwrap();
+    runs(1, 3).await;
+    for left in [2, 1, 1] {
+        gate.add_permits(1);
+        let (_, queue) = runs(1, left).await;
+        assert!(queue.running.len() <= left);
+    }
+    until("three jobs that have ended", async || {
+        let (_, queue) = queue_where(&operator, "slots", |_| true).await;
+        (queue.minute.completed == 3).then_some(())
+    })
+    .await;
+    runs(1, 1).await;
+    operator.admin().set_concurrency("slots", 100).await.unwrap();
+    runs(100, 6).await;
+    gate.add_permits(6);
+    running.shutdown().await.unwrap();
+    assert!(client.counts("slots").await.unwrap().is_empty());
+
+    let error = operator.admin().set_concurrency("slots", 2).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    let error = operator.admin().set_concurrency("slots", 0).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("pause the queue"), "{error}");
 }
 
 /// Begins, and tells why it was asked to end.
