@@ -9,6 +9,7 @@ mod namespaces;
 mod partition;
 mod pause;
 mod proxy;
+mod ticks;
 mod young;
 
 use std::time::Duration;
