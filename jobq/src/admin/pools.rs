@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use serde::Serialize;
 
 use crate::engine::{Administer, Ask, Cancel, Figure, PoolId, PoolReport, Question, Reply};
@@ -10,6 +10,8 @@ use crate::job::JobId;
 
 /// How long the pools of a queue have to answer before they get an order.
 const LISTING: Duration = Duration::from_secs(1);
+/// How many pools get an order at once.
+const AT_ONCE: usize = 8;
 /// How long an answer to an order is waited for at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -160,7 +162,10 @@ async fn set_all(engine: &dyn Administer, queue: &str, slots: u16) -> Result<Con
         async move { (pool, order_pool(engine, pool, question).await) }
     };
     let mut set = ConcurrencySet { pools: Vec::new(), refused: Vec::new(), unaccounted };
-    for (pool, told) in join_all(pools.iter().map(order)).await {
+    // Each takes a channel.
+    let orders = pools.iter().map(order).collect::<Vec<_>>();
+    let mut told = stream::iter(orders).buffered(AT_ONCE);
+    while let Some((pool, told)) = told.next().await {
         match told {
             Ok(()) => set.pools.push(pool),
             Err(error) => set.refused.push(RefusedOrder { pool, why: error.to_string() }),

@@ -13,7 +13,7 @@ use crate::error::Error;
 ///
 /// assert!(Priority::High > Priority::Normal && Priority::Normal > Priority::Low);
 /// assert_eq!(Priority::default(), Priority::Normal);
-/// assert_eq!("low".parse(), Ok::<_, jobq::Error>(Priority::Low));
+/// assert_eq!("low".parse::<Priority>().unwrap(), Priority::Low);
 /// assert_eq!(Priority::High.to_string(), "high");
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

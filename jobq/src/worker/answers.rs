@@ -112,17 +112,22 @@ impl ControlledPool {
 
     /// Changes the slots of a queue.
     fn set_slots(&self, queue: &str, slots: u16) -> Reply {
-        let part = self.parts.iter().find(|part| part.queue.name == queue);
-        match part.filter(|_| slots > 0) {
-            Some(part) => {
-                telemetry::slots_set(self.id, queue, slots, part.queue.set_slots(slots));
-                Reply::Accepted
-            }
-            None if slots == 0 => {
-                Reply::Refused { why: "a queue needs at least 1 slot".to_owned() }
-            }
-            None => Reply::Refused { why: format!("it does not work on queue `{queue}`") },
+        let Some(part) = self.parts.iter().find(|part| part.queue.name == queue) else {
+            return Reply::Refused { why: format!("it does not work on queue `{queue}`") };
+        };
+        if self.shared.enough.is_cancelled() {
+            return Reply::Refused { why: "it takes no more jobs".to_owned() };
         }
+        let lost = part.queue.plan().slots().lost;
+        if usize::from(slots) <= lost {
+            let why = match lost {
+                0 => "a queue needs at least 1 slot".to_owned(),
+                _ => format!("functions past their timeout hold {lost} slots; set more than that"),
+            };
+            return Reply::Refused { why };
+        }
+        telemetry::slots_set(self.id, queue, slots, part.queue.set_slots(slots));
+        Reply::Accepted
     }
 
     fn order(&self, question: &Question) -> Reply {

@@ -86,10 +86,22 @@ impl<D: Entry, R> Book<D, R> {
         }
     }
 
-    /// Runs so many attempts at once from now on. Slots beyond that end with their attempts.
+    /// Runs so many attempts at once from now on. Slots beyond that end with their attempts, and until
+    /// then nothing is taken.
     pub(super) fn set_concurrency(&mut self, concurrency: u16) {
         self.concurrency = usize::from(concurrency);
         self.prefetch.set_concurrency(concurrency);
+        if self.slots > self.concurrency {
+            self.prefetch.hand_back();
+        }
+        self.take_again();
+    }
+
+    /// Has jobs taken again, if none were and there is a slot for one.
+    fn take_again(&mut self) {
+        if self.slots < self.concurrency {
+            self.prefetch.slot_ended();
+        }
     }
 
     /// The queue has jobs with priorities.
@@ -180,7 +192,7 @@ impl<D: Entry, R> Book<D, R> {
     /// A slot has ended.
     pub(super) fn remove_slot(&mut self) {
         self.slots -= 1;
-        self.prefetch.slot_ended();
+        self.take_again();
     }
 
     /// A slot is started, or has begun.

@@ -236,3 +236,25 @@ fn what_waits_at_two_looks_behind_taken_slots_is_stuck_and_handed_back() {
     assert!(!book.look_if_stuck() && !book.look_if_stuck(), "a slot is free");
     assert_eq!((book.hand_back(), book.new_prefetch()), (0, None));
 }
+
+#[test]
+fn nothing_is_taken_while_there_are_more_slots_than_wanted() {
+    let mut book = open(4);
+    (0..4).for_each(|_| book.add_slot());
+    book.set_concurrency(2);
+    assert_eq!(book.new_prefetch(), Some(0));
+    book.remove_slot();
+    book.remove_slot();
+    assert_eq!((book.new_prefetch(), book.may_start(|_| true)), (None, false), "two run");
+    book.remove_slot();
+    assert_eq!(book.new_prefetch(), Some(2));
+    book.arrive(fake(1), 1);
+    assert!(book.may_start(|_| true));
+
+    // Slots that are added are filled at once, also after jobs were handed back.
+    book.add_slot();
+    book.set_concurrency(1);
+    assert_eq!(book.new_prefetch(), Some(0));
+    book.set_concurrency(3);
+    assert_eq!(book.new_prefetch(), Some(3));
+}

@@ -111,16 +111,17 @@ impl Observer {
         self.client.clock().now()
     }
 
-    /// So many attempts may run at once, until there are [no slots](Self::has_no_slots).
-    pub(super) fn has_slots(&self, count: u16) {
-        *lock(&self.slots) = Some(self.metrics.has_slots(count));
+    /// Attempts may run, so many at once, until there are [no slots](Self::has_no_slots).
+    pub(super) fn has_slots(&self, count: impl FnOnce() -> u16) {
+        let mut slots = lock(&self.slots);
+        *slots = Some(self.metrics.has_slots(count()));
     }
 
-    /// So many attempts may run at once, if any may.
-    pub(super) fn slots_changed(&self, count: u16) {
+    /// Another number of attempts may run at once, if any may.
+    pub(super) fn slots_changed(&self, count: impl FnOnce() -> u16) {
         let mut slots = lock(&self.slots);
         if slots.is_some() {
-            *slots = Some(self.metrics.has_slots(count));
+            *slots = Some(self.metrics.has_slots(count()));
         }
     }
 

@@ -86,7 +86,7 @@ impl Prefetch {
         (self.current, self.mean) = (0, None);
     }
 
-    /// A slot has ended.
+    /// There is a slot without a job.
     pub(crate) fn slot_ended(&mut self) {
         if self.current == 0 {
             self.current = self.least();

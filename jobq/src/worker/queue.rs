@@ -139,8 +139,9 @@ impl Queue {
         let mut prefetch = self.prefetch.subscribe();
         if consumer.has_priorities() {
             self.set_priorities();
-            prefetch.mark_changed();
         }
+        // It may have changed since the consumer was asked for.
+        prefetch.mark_changed();
         let mut enough = pin!(self.pool.enough.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut slots_lost = pin!(self.plan().slots_lost());
@@ -195,26 +196,23 @@ impl Queue {
     /// Runs so many attempts at once from now on. Attempts beyond that go on. Returns how many it were.
     pub(super) fn set_slots(self: &Arc<Self>, count: u16) -> u16 {
         let mut before = count;
-        self.plan().slots.send_modify(|slots| before = std::mem::replace(&mut slots.count, count));
-        self.observer.slots_changed(count);
-        let prefetch = {
+        {
             let book = &mut self.state().book;
+            let slots = &self.plan().slots;
+            slots.send_modify(|slots| before = std::mem::replace(&mut slots.count, count));
             book.set_concurrency(count);
-            book.new_prefetch()
-        };
-        self.want(prefetch);
+            self.want(book);
+        }
+        self.observer.slots_changed(|| self.plan().slots().count);
         self.start_slots();
         before
     }
 
     /// The engine has found jobs with priorities, which this pool's jobs may not have.
     fn set_priorities(&self) {
-        let prefetch = {
-            let book = &mut self.state().book;
-            book.set_priorities();
-            book.new_prefetch()
-        };
-        self.want(prefetch);
+        let book = &mut self.state().book;
+        book.set_priorities();
+        self.want(book);
     }
 
     /// The wanted prefetch of the consumer.
@@ -244,20 +242,21 @@ impl Queue {
     /// Takes a delivery.
     fn add(self: &Arc<Self>, delivery: Delivery) {
         let bytes = delivery.envelope().payload.len();
-        let (prefetch, may_start) = {
+        let may_start = {
             let book = &mut self.state().book;
             book.arrive(delivery, bytes);
-            (book.new_prefetch(), book.may_start(|delivery| self.blocks(delivery)))
+            self.want(book);
+            book.may_start(|delivery| self.blocks(delivery))
         };
-        self.want(prefetch);
         if may_start {
             self.start_slots();
         }
     }
 
-    /// Has the consumer take so many jobs at once; `None` changes nothing.
-    fn want(&self, prefetch: Option<u16>) {
-        if let Some(prefetch) = prefetch {
+    /// Has the consumer take as many jobs at once as the book wants. Its caller has the lock, so that the
+    /// newest number is the last one that is told.
+    fn want(&self, book: &mut Book<Delivery, Run>) {
+        if let Some(prefetch) = book.new_prefetch() {
             self.prefetch.send_replace(prefetch);
         }
     }
@@ -269,11 +268,9 @@ impl Queue {
 
     /// Hands back the jobs that wait behind those that run. Returns their number.
     pub(super) fn hand_back(&self) -> usize {
-        let (jobs, prefetch) = {
-            let book = &mut self.state().book;
-            (book.hand_back(), book.new_prefetch())
-        };
-        self.want(prefetch);
+        let book = &mut self.state().book;
+        let jobs = book.hand_back();
+        self.want(book);
         jobs
     }
 

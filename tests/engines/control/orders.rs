@@ -108,7 +108,11 @@ async fn the_slots_of_a_queue_change_while_its_pool_runs(store: Store) {
     runs(1, 1).await;
     operator.admin().set_concurrency("slots", 100).await.unwrap();
     runs(100, 6).await;
-    gate.add_permits(6);
+    operator.admin().set_concurrency("slots", 2).await.unwrap();
+    operator.admin().set_concurrency("slots", 7).await.unwrap();
+    client.enqueue(Holds {}).await.unwrap();
+    runs(7, 7).await;
+    gate.add_permits(7);
     running.shutdown().await.unwrap();
     assert!(client.counts("slots").await.unwrap().is_empty());
 

@@ -180,7 +180,7 @@ impl Address {
 
 /// The number of channels that jobq needs.
 pub(crate) const CHANNELS: &str = "a client needs 16 channels to enqueue, and two more for each \
-     queue of its pool";
+     queue of its pool, or six if its jobs have priorities";
 
 fn frame_range() -> String {
     format!(

@@ -125,8 +125,9 @@ impl Drop for Requests<'_> {
                 // The broker answers in order.
                 let answered = channel.basic_qos(0, BasicQosOptions::default());
                 let _ = timeout(ANSWERED, answered).await;
-                let _ = channel.close(200, "not wanted".into()).await;
+                // Another channel may have its number from the close on.
                 drop(question);
+                let _ = channel.close(200, "not wanted".into()).await;
             });
         }
     }

@@ -45,7 +45,7 @@ use self::subscription::Subscription;
 use self::valve::Valve;
 use crate::background;
 use crate::engine::{Consume, Consumer, Delivery, Intake};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::Priority;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::probe::{self, Carrier};
@@ -120,8 +120,7 @@ impl Consumers {
             async move {
                 match feed.await {
                     Err(error) if place.is_of_priority() && is_forbidden(&error) => {
-                        let queue = place.name(self.names());
-                        tracing::warn!(queue, %error, "this user has no permission to consume the queue of a priority");
+                        may_not_consume(place.queue(), &error);
                         Ok(None)
                     }
                     feed => feed.map(Some),
@@ -148,8 +147,16 @@ impl Consumers {
         if !broker.in_time(&feed::doing(queue), looking).await? {
             return Ok(vec![Place::Work(queue, Priority::Normal)]);
         }
-        if let Some(part) = known.part(queue) {
-            declarer.declare(part.with_priorities()).await?;
+        let declared = match known.part(queue) {
+            Some(part) => declarer.declare(part.with_priorities()).await,
+            None => Ok(()),
+        };
+        match declared {
+            Err(error) if is_forbidden(&error) => {
+                may_not_consume(queue, &error);
+                return Ok(vec![Place::Work(queue, Priority::Normal)]);
+            }
+            declared => declared?,
         }
         Ok(Priority::ALL.map(|priority| Place::Work(queue, priority)).to_vec())
     }
@@ -238,4 +245,8 @@ impl Consumers {
             link.close().await;
         }
     }
+}
+
+fn may_not_consume(queue: &str, error: &Error) {
+    tracing::warn!(queue, %error, "this user has no permission to consume the queue of a priority");
 }

@@ -122,7 +122,9 @@ impl Declarer {
     async fn check_channels(&self, wanted: &Wanted) -> Result<()> {
         let mut all = self.known.all();
         all.add(wanted.clone());
-        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len() + 4 * all.priorities.len();
+        // Pools alone declare a queue for solo runs.
+        let priorities = all.priorities.intersection(&all.solo).count();
+        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len() + 4 * priorities;
         let allowed = self.broker.up().await?.connection.configuration().channel_max();
         if needed <= usize::from(allowed) {
             return Ok(());

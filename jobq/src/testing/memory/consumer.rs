@@ -151,6 +151,9 @@ impl Feed {
         loop {
             // One look for a claim: a job that is settled meanwhile must not make room for a later one.
             let has_room = self.has_room();
+            if !has_room.contains(&true) {
+                break;
+            }
             let wanted = |job: &Job| is_there(&job.envelope) && has_room[job.priority.rank()];
             let Some(job) = state.claim(self.number, solo, wanted) else { break };
             if let Some(only_job) = only_job.filter(|_| job.envelope.name.is_none()) {

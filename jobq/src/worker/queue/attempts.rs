@@ -120,16 +120,16 @@ impl Queue {
 
     /// A slot has ended. A job that it still runs is released: the program's runtime has ended.
     pub(in crate::worker) fn slot_ended(self: &Arc<Self>, number: usize) {
-        let (handle, left, prefetch) = {
+        let (handle, left) = {
             let mut state = self.state();
             state.book.remove_slot();
             let handle = state.slots.remove(number);
             let left = handle.key.and_then(|key| Some((key, state.book.end(key, number)?)));
             // It may have ended before it began.
             state.book.set_starting(false);
-            (handle, left, state.book.new_prefetch())
+            self.want(&mut state.book);
+            (handle, left)
         };
-        self.want(prefetch);
         if let Some(outlived) = handle.outlived {
             let _ = outlived.send(());
         }
@@ -350,12 +350,12 @@ impl Queue {
     /// A delivery in flight was settled.
     fn settled(self: &Arc<Self>, key: usize, settled: Settled, took: Option<Duration>) {
         let Settled { settlement, is_stale } = settled;
-        let (again, prefetch, is_empty) = {
+        let (again, is_empty) = {
             let book = &mut self.state().book;
             let again = book.settled(key, (settlement, is_stale), took, Instant::now());
-            (again, book.new_prefetch(), book.in_flight() == 0)
+            self.want(book);
+            (again, book.in_flight() == 0)
         };
-        self.want(prefetch);
         if let Some((key, delivery, outcome)) = again {
             self.settle_again(key, delivery, outcome);
         }

@@ -27,7 +27,7 @@ pub(in crate::worker) async fn consume(
     status: Status,
 ) -> Result<()> {
     let (shared, name) = (Arc::clone(&queue.pool), queue.name);
-    queue.observer.has_slots(queue.plan().slots().count);
+    queue.observer.has_slots(|| queue.plan().slots().count);
     let ended = loop {
         match queue.run(&mut consumer, &status).await {
             Ok(Rest::Solo) => {

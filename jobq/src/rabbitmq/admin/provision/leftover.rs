@@ -80,7 +80,10 @@ fn awaited(queue: &Queue, owner: &str, found: &[Queue], names: &Names) -> Option
     if !lanes.iter().any(|lane| [names.work(lane), names.due(lane)].contains(&queue.name)) {
         return None;
     }
-    let mut parts = found.iter().filter(|part| names.queue_of(&part.name) == Some(owner));
+    let may_lead_there = |part: &&Queue| {
+        names.queue_of(&part.name) == Some(owner) || role(names, &part.name) == Some(Role::Level)
+    };
+    let mut parts = found.iter().filter(may_lead_there);
     let part = parts.find(|part| part.messages != Some(0))?;
     Some(format!("jobs of its priority may be in `{}`", part.name))
 }
@@ -170,9 +173,10 @@ mod tests {
         let mail = || QueueSpec::new("mail").waits([std::time::Duration::from_secs(7)]);
         let declared = Topology::from_queues("jobq", &[mail()]);
         let lanes = ["jobq:mail@high", "jobq:mail@low@due"];
-        for (of_tier, is_kept) in [(1, true), (0, false)] {
+        for (of_tier, of_level, is_kept) in [(1, 0, true), (0, 1, true), (0, 0, false)] {
             let found = [
                 found("jobq:mail@wait.7s", of_tier, 0),
+                found("jobq.level.0.1", of_level, 0),
                 found(lanes[0], 0, 0),
                 found(lanes[1], 0, 0),
             ];
