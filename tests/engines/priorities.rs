@@ -20,7 +20,7 @@ both_engines!(
 /// A run: the number of the job, its priority and its attempt.
 type Run = (u32, Priority, u32);
 
-/// What the jobs of a test share.
+/// The state that the jobs of a test share.
 struct Shared {
     runs: UnboundedSender<Run>,
     /// Each run takes a permit.

@@ -105,7 +105,7 @@ struct SetAnswer<'s> {
     pools: &'s ConcurrencySet,
 }
 
-/// What the pools of a queue do after their concurrency was set.
+/// The output of `workers set`.
 fn outcome(queue: &str, concurrency: u16, set: &ConcurrencySet) -> String {
     let pools = set.pools.len();
     let mut text =

@@ -10,13 +10,13 @@ use crate::rabbitmq::admin::failed::pass::jobs_in;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{NOT_FOUND, refusal};
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::declare::{delete, unbind};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::lookup::{count, inspect};
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::Declaration;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing_key;
 

@@ -8,7 +8,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, LongInt};
 use lapin::{Channel, ExchangeKind};
 
-use super::plan::{Argument, Arguments, Declaration, ExchangeType};
+use super::declaration::{Argument, Arguments, Declaration, ExchangeType};
 use super::temporary::{QueueType, TemporaryQueue};
 use crate::error::Result;
 use crate::rabbitmq::connection::channel::{ask, ask_alone, pipelined};

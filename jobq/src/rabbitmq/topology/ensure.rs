@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use super::declaration::Declaration;
 use super::declare::{declare_all, declare_place};
 use super::lookup::{Seen, look};
-use super::plan::{Declaration, Topology};
+use super::plan::Topology;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::is_forbidden;

@@ -10,7 +10,7 @@ use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
 use tokio::time::Instant;
 
-use super::plan::{Declaration, ExchangeType};
+use super::declaration::{Declaration, ExchangeType};
 use crate::engine::Figure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::lock;

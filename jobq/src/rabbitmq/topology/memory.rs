@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use super::declaration::Declaration;
 use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
 use super::lookup::MissingQueues;
 use super::names::Names;
-use super::plan::{Declaration, Topology};
+use super::plan::Topology;
 use super::requirements::{Tiers, Wanted};
 use super::routing::Route;
 use super::routing::Routing;

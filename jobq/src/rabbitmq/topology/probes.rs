@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::declaration::Argument;
 use super::levels;
 use super::names::Names;
-use super::plan::{Argument, Topology};
+use super::plan::Topology;
 use super::requirements::Wanted;
 use super::routing_key;
 use crate::engine::{Passage, QueueSpec};

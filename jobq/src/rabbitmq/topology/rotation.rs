@@ -1,7 +1,8 @@
 //! Which part of the topology an upkeep check covers: large topologies take turns. Pure.
 
+use super::declaration::Declaration;
 use super::names::Names;
-use super::plan::{Declaration, Topology};
+use super::plan::Topology;
 use super::requirements::Wanted;
 
 /// The most queues in one check.

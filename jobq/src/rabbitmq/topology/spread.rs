@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::declaration::Declaration;
 use super::declare::declare_all;
 use super::lookup::{Seen, look};
-use super::plan::{DEAD_LETTER_EXCHANGE, Declaration, Topology};
+use super::plan::{DEAD_LETTER_EXCHANGE, Topology};
 use crate::error::Error;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;

@@ -5,8 +5,8 @@
 
 use uuid::Uuid;
 
+use super::declaration::{Argument, Arguments};
 use super::names::Names;
-use super::plan::{Argument, Arguments};
 
 /// The most messages in a control queue. The oldest are dropped.
 const MAX_LENGTH: i64 = 1_000;

@@ -13,9 +13,10 @@ use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
 use crate::engine::{Figure, Pause};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::declare::{declare_all, delete, unbind};
 use crate::rabbitmq::topology::ensure::apply;
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 
 /// How long the record of a pause may take. The pause does not wait for it: a quorum queue may be
 /// without a leader.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::facts::{Binding, Facts, Queue, State};
-use crate::rabbitmq::topology::plan::{Argument, Arguments, Declaration, Topology};
+use crate::rabbitmq::topology::declaration::{Argument, Arguments, Declaration};
+use crate::rabbitmq::topology::plan::Topology;
 
 /// The parts of a topology that are not certainly as declared, in its order. Bindings, and the
 /// arguments of queues that this user may not declare, are compared where the management API shows

@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::QueueSpec;
 use crate::error::ErrorKind;
 use crate::rabbitmq::admin::doctor::facts::{Binding, Consumer, State};
-use crate::rabbitmq::topology::plan::{Argument, Declaration};
+use crate::rabbitmq::topology::declaration::{Argument, Declaration};
 
 fn names() -> Names {
     Names::new("jobq")

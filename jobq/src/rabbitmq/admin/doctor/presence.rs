@@ -5,8 +5,9 @@ use super::facts::{Binding, Facts, State};
 use super::few;
 use super::role::{Role, role};
 use crate::finding::{Finding, FindingKind as Kind, Severity};
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 
 /// The remedy for missing parts.
 const REMEDY: &str = "a running pool declares it again within a minute, as do a new pool and \

@@ -7,9 +7,10 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::rabbitmq::admin::doctor::compare::compare;
 use crate::rabbitmq::admin::doctor::facts::{Facts, State};
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::levels::LEVELS;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 
 /// How a broker differs from declarations, from [`Admin::topology`](crate::admin::Admin::topology).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

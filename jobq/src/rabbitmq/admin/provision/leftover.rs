@@ -7,9 +7,10 @@ use super::diff::Difference;
 use crate::engine::Figure;
 use crate::rabbitmq::admin::doctor::facts::Queue;
 use crate::rabbitmq::admin::doctor::role::{Role, role};
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::routing_key;
 
 impl Topology {

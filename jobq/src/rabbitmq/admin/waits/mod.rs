@@ -22,11 +22,12 @@ use crate::guard::lock;
 use crate::metrics;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declaration::Declaration;
 use crate::rabbitmq::topology::declare::declare_all;
 use crate::rabbitmq::topology::ensure::NEW_QUEUE_WAIT;
 use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, comes_back};
 use crate::rabbitmq::values::{fits, short};
 
