@@ -186,6 +186,22 @@ impl Broker {
     }
 }
 
+/// Does work on a connection, and once more on the next one if it ends meanwhile: a call may begin on one
+/// whose end is not noticed yet. The work may be done twice.
+pub(crate) async fn on_living<T, F: Future<Output = Result<T>>>(
+    link: &SupervisedConnection,
+    work: impl Fn(Arc<ConnectionEpoch>) -> F,
+) -> Result<T> {
+    let up = link.up().await?;
+    match work(Arc::clone(&up)).await {
+        Err(error) if up.has_ended(&error) => {
+            link.lost(up.number).await;
+            work(link.up().await?).await
+        }
+        done => done,
+    }
+}
+
 /// The outcome of this work; `None` if for this long it did not end, and `answered` did not grow.
 async fn within_each<T>(
     limit: Duration,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::identity::Held;
 use super::idle::Idle;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rabbitmq::errors::{lost, refusal};
 use crate::rabbitmq::lapin::log::Questions;
 
@@ -83,6 +83,12 @@ impl ConnectionEpoch {
             return Err(lost(doing, self.reason()));
         }
         Err(error)
+    }
+
+    /// Whether work failed because the connection has ended.
+    pub(crate) fn has_ended(&self, error: &Error) -> bool {
+        let is_over = self.over.is_cancelled() || !self.connection.status().connected();
+        error.is_connection() && is_over
     }
 
     /// Records that the connection has ended, for this reason.

@@ -75,7 +75,7 @@ async fn begin(
     up: Arc<ConnectionEpoch>,
 ) -> Result<()> {
     match subscription.begin(&up).await {
-        Err(error) if error.is_connection() && !up.connection.status().connected() => {
+        Err(error) if up.has_ended(&error) => {
             link.lost(up.number).await;
             subscription.begin(&link.up().await?).await
         }

@@ -47,7 +47,7 @@ use crate::background;
 use crate::engine::{Consume, Consumer, Delivery, Intake};
 use crate::error::{Error, Result};
 use crate::job::Priority;
-use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::broker::{Broker, on_living};
 use crate::rabbitmq::connection::probe::{self, Carrier};
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::errors::is_forbidden;
@@ -143,7 +143,8 @@ impl Consumers {
         let known = declarer.known();
         // Not on the connection for publishing, which may be blocked by an alarm.
         let link = self.link.get().cloned().ok_or_else(crate::engine::closed)?;
-        let looking = async { known.finds_priorities(&*link.up().await?, queue, true).await };
+        let looking =
+            on_living(&link, |up| async move { known.finds_priorities(&up, queue, true).await });
         if !broker.in_time(&feed::doing(queue), looking).await? {
             return Ok(vec![Place::Work(queue, Priority::Normal)]);
         }

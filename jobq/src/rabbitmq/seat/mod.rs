@@ -22,7 +22,7 @@ use self::record::Kind;
 use crate::engine::{Seat, Seats, check_change, check_waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::check_name;
-use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::broker::{Broker, on_living};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::probe::{self, Carrier};
 use crate::rabbitmq::connection::supervised::{STABLE_AFTER, SupervisedConnection, backoff};
@@ -200,8 +200,9 @@ impl Seats for RabbitSeats {
     async fn exists(&self, queue: &str) -> Result<bool> {
         check_name("queue", queue)?;
         let shared = &self.shared;
-        let seat = shared.names().seat(queue);
-        let looking = async { inspect(&*shared.broker.up().await?, &seat).await };
+        let seat = &shared.names().seat(queue);
+        let looking =
+            on_living(shared.broker.publishing(), |up| async move { inspect(&up, seat).await });
         let doing = format!("looking for the seat of queue `{queue}`");
         Ok(shared.broker.within(&doing, looking).await?.is_some())
     }

@@ -42,7 +42,8 @@ use crate::engine::{Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
 use crate::guard::{self, guarded, lock};
 use crate::rabbitmq::admin::waits::Waits;
-use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::broker::{Broker, on_living};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::consume::place::Place;
@@ -105,7 +106,8 @@ impl Control {
         self.pools().insert(id, pool);
         let member = Member { control: Arc::clone(self), pool: id };
         // It binds its pools when it is opened, and this one was opened earlier otherwise.
-        self.queue().await?.add(id).await?;
+        let adding = |up| async move { self.queue_on(up).await?.add(id).await };
+        on_living(self.broker.publishing(), adding).await?;
         Ok(Membership::new(member))
     }
 
@@ -118,11 +120,17 @@ impl Control {
 
     /// The control queue, which is opened if there is none.
     async fn queue(self: &Arc<Self>) -> Result<Arc<ControlQueue>> {
+        on_living(self.broker.publishing(), |up| self.queue_on(up)).await
+    }
+
+    /// The control queue on this connection.
+    async fn queue_on(self: &Arc<Self>, up: Arc<ConnectionEpoch>) -> Result<Arc<ControlQueue>> {
         let mut current = self.queue.lock().await;
-        if let Some(queue) = current.as_ref().filter(|queue| !queue.over.is_cancelled()) {
+        let is_there =
+            |queue: &&Arc<ControlQueue>| queue.up.number == up.number && !queue.over.is_cancelled();
+        if let Some(queue) = current.as_ref().filter(is_there) {
             return Ok(Arc::clone(queue));
         }
-        let up = self.broker.up().await?;
         let kind = self.queue_types.temporary(up.version.as_deref()).await;
         let pools: Vec<_> = self.pools().keys().copied().collect();
         let opened = ControlQueue::open(up, self.names(), kind, &pools).await;
