@@ -6,8 +6,6 @@ use std::time::Duration;
 #[cfg(feature = "schedules")]
 use std::time::SystemTime;
 
-#[cfg(feature = "schedules")]
-use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tokio::time::timeout;
@@ -18,7 +16,7 @@ use super::decision::{self, Called, Decision, Resolved};
 use super::observer::Observer;
 use super::registry::{self, Registry};
 #[cfg(feature = "schedules")]
-use super::schedules::Keeper;
+use super::schedules::Stepped;
 use super::shared::Shared;
 use super::slot::Invocation;
 use crate::client::Client;
@@ -27,8 +25,6 @@ use crate::error::Result;
 use crate::job::{Envelope, Job, Outcome, queue_of};
 #[cfg(feature = "schedules")]
 use crate::schedule::Schedule;
-#[cfg(feature = "schedules")]
-use crate::schedule::deadlines::LATE;
 use crate::worker::{Attempt, JobFunction, Next, Run};
 
 /// The concurrency of a queue, which attempts outside of a pool ignore.
@@ -72,7 +68,7 @@ impl InlineBuilder {
     pub(crate) async fn start(self, client: Client) -> Result<Inline> {
         let queues = self.0.check(CONCURRENCY)?;
         #[cfg(feature = "schedules")]
-        let specs = self.0.schedules()?;
+        let schedules = Stepped::new(self.0.schedules()?);
         client.engine().declare(&registry::specs(&queues)).await?;
         let plan = self.0.into_plan(queues, client.clone());
         let shared = Shared::new(plan, Handle::current(), false);
@@ -82,7 +78,7 @@ impl InlineBuilder {
         Ok(Inline {
             observers: observers.collect(),
             #[cfg(feature = "schedules")]
-            specs,
+            schedules,
             shared,
         })
     }
@@ -94,7 +90,7 @@ pub(crate) struct Inline {
     shared: Shared,
     observers: BTreeMap<&'static str, Observer>,
     #[cfg(feature = "schedules")]
-    specs: registry::Specs,
+    schedules: Stepped,
 }
 
 impl Inline {
@@ -118,24 +114,10 @@ impl Inline {
     /// Enqueues the jobs of schedules that are due, and returns when the next one is.
     #[cfg(feature = "schedules")]
     pub(crate) async fn tick(&self) -> Result<Option<SystemTime>> {
-        let (client, mut first) = (&self.shared.resources.client, None);
-        let seats = client.engine().seats().expect("the memory of the kit has seats");
+        let mut first = None;
         for queue in self.shared.plan.queues.keys() {
-            let own = self.specs.get(queue).map(Vec::as_slice).unwrap_or_default();
-            if own.is_empty() && !seats.exists(queue).await? {
-                continue;
-            }
-            // A pool that the test has started may hold it.
-            let Some(seat) = seats.take(queue).now_or_never() else { continue };
-            let mut keeper = Keeper::open(client.clone(), queue, seat?)?;
-            keeper.add_own(own, client.clock().now()).await?;
-            while let Some(change) = keeper.next_change().now_or_never() {
-                keeper.merge(change?).await?;
-            }
-            keeper.tick(LATE).await?;
-            let next = keeper.next();
+            let next = self.schedules.tick(&self.shared.resources.client, queue).await?;
             first = first.into_iter().chain(next).min();
-            keeper.leave().await;
         }
         Ok(first)
     }

@@ -7,6 +7,8 @@ use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use crate::client::Client;
+#[cfg(feature = "testing")]
+use crate::engine::SeatValue;
 use crate::engine::{MAX_LIST, Seat};
 use crate::error::Result;
 use crate::guard::lock;
@@ -24,7 +26,7 @@ const CHANGE_LIMIT: Duration = Duration::from_millis(50);
 
 /// A seat with its book.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(super) struct Keeper {
     client: Client,
     queue: String,
     seat: Box<dyn Seat>,
@@ -43,13 +45,22 @@ impl Keeper {
     /// # Errors
     ///
     /// A book of another version of jobq.
-    pub(crate) fn open(client: Client, queue: &str, seat: Box<dyn Seat>) -> Result<Self> {
+    pub(super) fn open(client: Client, queue: &str, seat: Box<dyn Seat>) -> Result<Self> {
         let (now, value) = (client.clock().now(), seat.value());
         let book = Book::open(queue, (&value.list, &value.position), now)?;
-        let book = Arc::new(Mutex::new(book));
-        let keeper = Self { client, queue: queue.to_owned(), seat, book };
+        let keeper = Self::with_book(client, queue, seat, Arc::new(Mutex::new(book)));
         keeper.compare_clock();
         Ok(keeper)
+    }
+
+    /// A keeper whose seat has what this book last wrote.
+    pub(super) fn with_book(
+        client: Client,
+        queue: &str,
+        seat: Box<dyn Seat>,
+        book: Arc<Mutex<Book>>,
+    ) -> Self {
+        Self { client, queue: queue.to_owned(), seat, book }
     }
 
     pub(super) fn book(&self) -> Arc<Mutex<Book>> {
@@ -75,7 +86,7 @@ impl Keeper {
     }
 
     /// Adds the schedules in the code of the pool, which began at this time.
-    pub(crate) async fn add_own(&mut self, own: &[Spec], began: SystemTime) -> Result<()> {
+    pub(super) async fn add_own(&mut self, own: &[Spec], began: SystemTime) -> Result<()> {
         let (by, now) = (self.client.program(), self.now());
         let applied = lock(&self.book).add_own(own, by, began, now);
         let changed = applied.iter().any(|applied| *applied != Applied::Nothing);
@@ -87,7 +98,7 @@ impl Keeper {
         if changed { self.write_list().await } else { Ok(()) }
     }
 
-    pub(crate) async fn next_change(&mut self) -> Result<Vec<u8>> {
+    pub(super) async fn next_change(&mut self) -> Result<Vec<u8>> {
         self.seat.next_change().await
     }
 
@@ -100,7 +111,7 @@ impl Keeper {
     }
 
     /// Merges a change, and those that are there already.
-    pub(crate) async fn merge(&mut self, first: Vec<u8>) -> Result<()> {
+    pub(super) async fn merge(&mut self, first: Vec<u8>) -> Result<()> {
         let mut changes = vec![first];
         while changes.len() < MOST_CHANGES
             && let Some(next) = self.seat.next_change().now_or_never()
@@ -146,12 +157,12 @@ impl Keeper {
     }
 
     /// When the next job is enqueued, if there is one.
-    pub(crate) fn next(&self) -> Option<SystemTime> {
+    pub(super) fn next(&self) -> Option<SystemTime> {
         lock(&self.book).next()
     }
 
     /// Enqueues the jobs that are due. Of deadlines that are later than this, some may be missed.
-    pub(crate) async fn tick(&mut self, late: Duration) -> Result<()> {
+    pub(super) async fn tick(&mut self, late: Duration) -> Result<()> {
         let now = self.now();
         let (ticks, position) = {
             let mut book = lock(&self.book);
@@ -214,7 +225,7 @@ impl Keeper {
     }
 
     /// Looks at the clock, and removes schedules in code that no pool has any more.
-    pub(crate) async fn upkeep(&mut self) -> Result<()> {
+    pub(super) async fn upkeep(&mut self) -> Result<()> {
         self.compare_clock();
         let forgotten = lock(&self.book).forget(self.now());
         if forgotten.is_empty() {
@@ -227,13 +238,19 @@ impl Keeper {
         self.write_list().await
     }
 
+    /// The value of the seat, as this keeper last wrote it.
+    #[cfg(feature = "testing")]
+    pub(super) fn value(&self) -> &SeatValue {
+        self.seat.value()
+    }
+
     async fn write_list(&mut self) -> Result<()> {
         let list = lock(&self.book).list();
         self.seat.write_list(list).await
     }
 
     /// Leaves the seat to the next holder.
-    pub(crate) async fn leave(self) {
+    pub(super) async fn leave(self) {
         self.seat.leave().await;
     }
 }

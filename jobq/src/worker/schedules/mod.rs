@@ -2,6 +2,8 @@
 //! that are due; the others wait for the seat.
 
 mod keeper;
+#[cfg(feature = "testing")]
+mod stepped;
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +14,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
-pub(super) use self::keeper::Keeper;
+use self::keeper::Keeper;
+#[cfg(feature = "testing")]
+pub(super) use self::stepped::Stepped;
 use super::answers::PoolPart;
 use super::board::Board;
 use super::health::QueueState;
