@@ -1,13 +1,13 @@
 //! Seats whose holders, connections and queues end in every way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobq::JobId;
 use jobq::engine::conformance::{EngineExt as _, open, soon};
-use jobq::engine::{Consumer, Engine, Seat, SeatValue, Settlement};
+use jobq::engine::{Consumer, Engine, QueueSpec, Seat, SeatValue, Settlement};
 use jobq_tests::broker::{Broker, namespace, shared};
 use jobq_tests::jobs::{job, ready, with};
 use jobq_tests::proxy::{Cut, Proxy, Toward};
@@ -15,6 +15,7 @@ use jobq_tests::raw::Raw;
 use jobq_tests::vhost::Vhost;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 const QUEUE: &str = "mail";
@@ -81,6 +82,17 @@ async fn count(index: usize, engine: Arc<dyn Engine>, holder: Arc<AtomicUsize>) 
             }
             last = next;
         }
+    }
+}
+
+/// Has the broker end a channel whose consumer has held a message for so many milliseconds. Channels keep
+/// the limit with which they were opened, so each candidate gets a new one.
+async fn limit(broker: &Broker, candidates: &[Candidate], timeout: u32) {
+    for (key, millis) in [("consumer_timeout", timeout), ("channel_tick_interval", 500)] {
+        broker.ctl(&["eval", &format!("application:set_env(rabbit, {key}, {millis}).")]).await;
+    }
+    for candidate in candidates {
+        candidate.proxy.cut(Cut::Reset).await;
     }
 }
 
@@ -154,6 +166,22 @@ async fn nothing_is_missing_when_holders_end() {
     counted.go_on("the end of the silence").await;
     ends += 1;
 
+    // Later versions heed the queue's own limit instead.
+    if broker.ctl(&["version"]).await.trim().starts_with("3.10.") {
+        limit(&broker, &candidates, 1_000).await;
+        counted.go_on("connections with a limit").await;
+        let late = held();
+        while held() == late {
+            counted.go_on("a channel that the broker closed").await;
+            ends += 1;
+        }
+        let log = broker.log();
+        assert!(log.contains("has timed out waiting for delivery acknowledgement"), "{log}");
+        limit(&broker, &candidates, 1_800_000).await;
+        counted.go_on("connections with the usual limit").await;
+        ends += 3;
+    }
+
     broker.ctl(&["purge_queue", &seat]).await;
     counted.go_on("a queue that was purged").await;
     // After it somebody may hold a new seat, and repeat steps, until that has the value of the old one.
@@ -193,6 +221,58 @@ async fn nothing_is_missing_when_holders_end() {
     for candidate in &candidates {
         candidate.engine.close().await;
     }
+}
+
+/// Of two hundred candidates, ten to an engine, each of twenty seats has one as its holder, until the last
+/// engine ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_of_twenty_seats_has_one_of_two_hundred_holders() {
+    const ENGINES: usize = 20;
+    const CANDIDATES: usize = 10;
+    let (url, namespace) = (shared().await, namespace());
+    let queues: Vec<_> = (0..20).map(|number| format!("queue-{number}")).collect();
+    let (tell, mut taken) = mpsc::unbounded_channel();
+    let mut engines = Vec::new();
+    for index in 0..ENGINES {
+        let engine = open(&url, &namespace).await.expect("opens");
+        let specs: Vec<_> = queues.iter().map(QueueSpec::new).collect();
+        engine.declare(&specs).await.expect("declares");
+        for queue in &queues {
+            for _ in 0..CANDIDATES {
+                let (engine, queue, tell) = (Arc::clone(&engine), queue.clone(), tell.clone());
+                tokio::spawn(async move {
+                    let seats = engine.seats().expect("it has seats");
+                    match seats.take(&queue).await {
+                        Ok(seat) => drop(tell.send((index, queue, seat))),
+                        Err(error) => assert!(error.is_closed(), "{error:?}"),
+                    }
+                });
+            }
+        }
+        engines.push(engine);
+    }
+    let mut held = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    while ended.len() < ENGINES {
+        let began = Instant::now();
+        let free = queues.len() - held.len();
+        while held.len() < queues.len() {
+            let (index, queue, seat) = soon("a holder", taken.recv()).await.expect("more engines");
+            assert!(!ended.contains(&index), "engine {index} has ended");
+            let before = held.insert(queue, (index, seat));
+            assert!(before.is_none(), "two engines hold a seat: {before:?}");
+        }
+        println!("{free} seats taken after {:?}", began.elapsed());
+        // What each writes, only a holder can.
+        for (_, seat) in held.values_mut() {
+            soon("a list", seat.write_list(b"held".to_vec())).await.expect("holds");
+        }
+        let last = held.values().next().expect("twenty").0;
+        ended.insert(last);
+        engines[last].close().await;
+        held.retain(|_, (index, _)| *index != last);
+    }
+    assert!(taken.try_recv().is_err(), "another engine holds a seat");
 }
 
 /// Late messages of a holder that was cut off count less than those of a later one, and messages of
