@@ -1,12 +1,12 @@
-//! Ten jobs are due each second, and the process that enqueues them is killed each second.
+//! Ten jobs are due each second, and the process that enqueues them is killed or stopped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jobq::{JobId, Missed};
 use jobq_tests::both_engines;
@@ -16,11 +16,14 @@ use jobq_tests::test_store::{Store, until};
 
 use super::{PATIENCE, place, rounds};
 
-both_engines!(no_time_is_missed_when_holders_die);
+both_engines!(
+    no_time_is_missed_when_holders_die,
+    no_time_is_missed_when_holders_are_stopped_and_go_on,
+);
 
 pub(super) const SCHEDULES: usize = 10;
 const PROCESSES: usize = 3;
-/// How far from a kill a job may come twice: the time until another process holds the schedules, or runs what the
+/// How far from a disturbance a job may come twice: the time until another process holds the schedules, or runs what the
 /// dead one ran.
 const AROUND: u64 = 40;
 
@@ -49,6 +52,12 @@ impl Worker {
             }
         });
         Self { child, number }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        assert!(sent.unwrap().success());
     }
 }
 
@@ -114,51 +123,108 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-async fn no_time_is_missed_when_holders_die(store: Store) {
-    let (folder, client) = (Directory::new(), store.client().await);
-    let (file, holder) = (folder.file("ticks"), Arc::new(AtomicUsize::new(NOBODY)));
-    for number in 0..SCHEDULES {
-        let schedule = client.schedule(name(number), Tick {}).every("1s").missed(Missed::All);
-        schedule.await.unwrap();
+/// Processes that run and enqueue the jobs of ten schedules.
+struct Processes {
+    store: Store,
+    _folder: Directory,
+    file: PathBuf,
+    /// The number of the process that enqueues.
+    holder: Arc<AtomicUsize>,
+    all: Vec<Worker>,
+    from: u64,
+    /// When processes were killed, stopped or continued.
+    disturbed: Vec<u64>,
+}
+
+impl Processes {
+    async fn start(store: Store) -> Self {
+        let (folder, client) = (Directory::new(), store.client().await);
+        let (file, holder) = (folder.file("ticks"), Arc::new(AtomicUsize::new(NOBODY)));
+        for number in 0..SCHEDULES {
+            let schedule = client.schedule(name(number), Tick {}).every("1s").missed(Missed::All);
+            schedule.await.unwrap();
+        }
+        let from = now() + 1;
+        let start = |number| Worker::start(&store, &file, number, &holder);
+        let all = (0..PROCESSES).map(start).collect();
+        Self { store, _folder: folder, file, holder, all, from, disturbed: Vec::new() }
     }
-    let from = now() + 1;
-    let start = |number| Worker::start(&store, &file, number, &holder);
-    let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
-    let mut kills = Vec::new();
+
+    /// The place of the process that enqueues, once it is not this one.
+    async fn holder_beside(&self, other: usize) -> usize {
+        until("a process that holds the schedules", async || {
+            let holder = self.holder.load(Ordering::SeqCst);
+            let place = self.all.iter().position(|worker| worker.number == holder);
+            place.filter(|place| *place != other)
+        })
+        .await
+    }
+
+    /// Notes that something happens to a process now.
+    fn disturb(&mut self) {
+        self.disturbed.push(now());
+    }
+
+    /// Waits until each time up to now has its job, and checks that none was missed, and that what came
+    /// twice has one id and came near a disturbance.
+    async fn end(self, what: &str) {
+        let (to, began) = (now(), Instant::now());
+        let ran = loop {
+            let ran = Ran::read(&self.file);
+            let lacking = ran.lacking(self.from, to);
+            if lacking.is_empty() {
+                break ran;
+            }
+            assert!(began.elapsed() < PATIENCE, "{} times have no job: {lacking:?}", lacking.len());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        println!(
+            "{what}, {}: {} disturbances, {} times of schedules, {} twice; late by {} ms (median), {} ms (p99), \
+             {} ms (max)",
+            place(&self.store),
+            self.disturbed.len(),
+            ran.jobs.len(),
+            ran.twice(),
+            ran.late(50),
+            ran.late(99),
+            ran.late(100)
+        );
+        assert_eq!(ran.missed, 0);
+        for ((schedule, due), ids) in &ran.jobs {
+            let is_near = self.disturbed.iter().any(|at| at.abs_diff(*due) < AROUND);
+            assert!(ids.len() == 1 || is_near, "{schedule} at {due} came {} times", ids.len());
+        }
+    }
+}
+
+async fn no_time_is_missed_when_holders_die(store: Store) {
+    let mut processes = Processes::start(store).await;
     for number in PROCESSES..PROCESSES + rounds(12, 600) {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let place_of_holder = until("a process that holds the schedules", async || {
-            let holder = holder.load(Ordering::SeqCst);
-            workers.iter().position(|worker| worker.number == holder)
-        });
-        let place_of_holder = place_of_holder.await;
-        kills.push(now());
-        workers[place_of_holder] = start(number);
+        let place = processes.holder_beside(NOBODY).await;
+        processes.disturb();
+        let next = Worker::start(&processes.store, &processes.file, number, &processes.holder);
+        processes.all[place] = next;
     }
-    let to = now();
-    let began = std::time::Instant::now();
-    let ran = loop {
-        let ran = Ran::read(&file);
-        let lacking = ran.lacking(from, to);
-        if lacking.is_empty() {
-            break ran;
-        }
-        assert!(began.elapsed() < PATIENCE, "{} times have no job: {lacking:?}", lacking.len());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    };
-    let (times, twice) = (ran.jobs.len(), ran.twice());
-    println!(
-        "holders of schedules die, {}: {} times, {times} times of schedules, {twice} twice; late by {} ms \
-         (median), {} ms (p99), {} ms (max)",
-        place(&store),
-        kills.len(),
-        ran.late(50),
-        ran.late(99),
-        ran.late(100)
-    );
-    assert_eq!(ran.missed, 0);
-    for ((schedule, due), ids) in &ran.jobs {
-        let is_near = kills.iter().any(|kill| kill.abs_diff(*due) < AROUND);
-        assert!(ids.len() == 1 || is_near, "{schedule} at {due} came {} times", ids.len());
+    processes.end("holders of schedules die").await;
+}
+
+async fn no_time_is_missed_when_holders_are_stopped_and_go_on(store: Store) {
+    let mut processes = Processes::start(store).await;
+    for _ in 0..rounds(1, 5) {
+        let stopped = processes.holder_beside(NOBODY).await;
+        processes.disturb();
+        processes.all[stopped].signal("STOP");
+        let next = processes.holder_beside(stopped).await;
+        processes.disturb();
+        processes.all[stopped].signal("CONT");
+        // It enqueues nothing meanwhile that the other does.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(
+            processes.holder_beside(NOBODY).await,
+            next,
+            "the one that went on is no holder"
+        );
     }
+    processes.end("holders of schedules are stopped and go on").await;
 }
