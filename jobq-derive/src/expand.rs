@@ -127,8 +127,8 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
 fn travels(field: &Field<'_>, private: &TokenStream) -> TokenStream {
     let ty = &field.argument.ty;
     // A payload may be called so, too.
-    let bound =
-        if field.argument.ends_in("Client") { quote!(TravelsAsClient) } else { quote!(Travels) };
+    let is_of_context = ["Client", "Attempt"].iter().any(|name| field.argument.ends_in(name));
+    let bound = if is_of_context { quote!(TravelsBesideContext) } else { quote!(Travels) };
     quote_spanned! {ty.span()=>
         const _: fn() = || {
             fn travels<T: #private::#bound>() {}

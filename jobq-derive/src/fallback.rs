@@ -4,7 +4,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use std::collections::HashSet;
-use syn::{Generics, Ident, Type};
+use syn::{FnArg, Generics, Ident, Type};
 
 use crate::expand;
 use crate::model::{EventType, FunctionJob, StructJob};
@@ -17,6 +17,17 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     job.function.signature.variadic = None;
     // The payload of a subscriber has one field, and here it may have none or more.
     job.policy.options.on = None;
+    // And for a `State(db)`.
+    let named = job.arguments.all.iter().map(|argument| argument.name_in_state().cloned());
+    let typed = job.function.signature.inputs.iter_mut().filter_map(|input| match input {
+        FnArg::Typed(typed) => Some(typed),
+        FnArg::Receiver(_) => None,
+    });
+    for (typed, name) in typed.zip(named) {
+        if let Some(name) = name {
+            *typed.pat = syn::parse_quote!(#name);
+        }
+    }
     let generics = job.function.signature.generics.clone();
     let Some(payload) = payload_name(&job) else {
         return job.function.to_token_stream();
@@ -26,7 +37,8 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
         .all
         .retain(|argument| argument.name().is_none_or(|name| seen.insert(name.clone())));
     for argument in &mut job.arguments.all {
-        let nothing = is_open(&argument.owned, &generics);
+        let nothing = is_open(&argument.owned, &generics)
+            || matches!(argument.ty, Type::Reference(_)) && argument.owned_ends_in("Client");
         argument.ty = if nothing { syn::parse_quote!(()) } else { argument.owned.clone() };
     }
     let function = &job.function;

@@ -5,7 +5,8 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, Error, FnArg, Ident, Meta, Pat, Receiver, Result, Signature, Token, Type, Visibility,
+    Attribute, Error, FnArg, GenericArgument, Ident, Meta, Pat, PatTupleStruct, PathArguments,
+    Receiver, Result, Signature, Token, Type, Visibility,
 };
 
 use crate::mistakes::Mistakes;
@@ -117,10 +118,36 @@ impl Argument {
         }
     }
 
+    /// The name in `State(name)`.
+    pub(crate) fn name_in_state(&self) -> Option<&Ident> {
+        match (self.state(), &self.pattern) {
+            (Some(_), Pat::TupleStruct(PatTupleStruct { elems, .. })) => match elems.first() {
+                Some(Pat::Ident(name)) => Some(&name.ident),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The type in `State<..>`, if it is one.
+    pub(crate) fn state(&self) -> Option<&Type> {
+        let Type::Path(path) = &self.ty else { return None };
+        let last = path.path.segments.last().filter(|last| last.ident == "State")?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+        match arguments.args.first() {
+            Some(GenericArgument::Type(state)) => Some(state),
+            _ => None,
+        }
+    }
+
     /// Whether the type is called so, with a path or without.
     pub(crate) fn ends_in(&self, name: &str) -> bool {
-        matches!(&self.ty, Type::Path(path)
-            if path.path.segments.last().is_some_and(|last| last.ident == name))
+        ends_in(&self.ty, name)
+    }
+
+    /// Whether the type without references is called so.
+    pub(crate) fn owned_ends_in(&self, name: &str) -> bool {
+        ends_in(&self.owned, name)
     }
 
     /// Whether the type is called just so, without a path.
@@ -128,6 +155,11 @@ impl Argument {
         matches!(&self.owned, Type::Path(path)
             if path.path.segments.len() == 1 && path.path.segments[0].ident == *name)
     }
+}
+
+fn ends_in(ty: &Type, name: &str) -> bool {
+    matches!(ty, Type::Path(path)
+        if path.path.segments.last().is_some_and(|last| last.ident == name))
 }
 
 /// The arguments of a function.

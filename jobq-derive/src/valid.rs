@@ -7,8 +7,8 @@ mod subscriber;
 
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Data, GenericParam, Generics, Ident, ReturnType, Safety, Signature, Type,
-    TypeParamBound, TypeTraitObject,
+    Attribute, Data, GenericParam, Generics, Ident, Pat, PatIdent, ReturnType, Safety, Signature,
+    Type, TypeParamBound, TypeTraitObject,
 };
 
 use crate::mistakes::Mistakes;
@@ -30,6 +30,7 @@ pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
     let mut borrows = false;
     for argument in &job.arguments.all {
         has_a_name(argument, mistakes);
+        state_is_shared(argument, mistakes);
         borrows |= is_owned(argument, mistakes);
         serde_is_for_payload(argument, mistakes);
         always_there(argument, mistakes);
@@ -179,13 +180,43 @@ impl<'t> Visit<'t> for Unsent<'t> {
     }
 }
 
-// fn save((x, y): (u8, u8))
+// fn save((x, y): (u8, u8)), fn save(State(db): State<Db>)
 fn has_a_name(argument: &Argument, mistakes: &mut Mistakes) {
     if argument.role == Role::Payload && argument.name().is_none() {
         mistakes.at(
             &argument.pattern,
             "an argument becomes a field of the payload and needs a name: name it here and \
              destructure it in the body",
+        );
+    } else if let Some(name) = argument.name_in_state() {
+        mistakes.at(
+            &argument.pattern,
+            format!(
+                "a state is used through its name: write `{name}: {}`",
+                words::code(&argument.ty)
+            ),
+        );
+    }
+}
+
+// fn save(mut db: State<Db>), fn save(mailer: State<dyn Mailer>)
+fn state_is_shared(argument: &Argument, mistakes: &mut Mistakes) {
+    let Some(state) = argument.state() else { return };
+    if let Pat::Ident(PatIdent { mutability: Some(mutability), .. }) = &argument.pattern {
+        mistakes.at(
+            mutability,
+            "all attempts share a state, so it cannot be changed: remove `mut`, and put what changes \
+             into a `Mutex` or an atomic",
+        );
+    }
+    if let Type::TraitObject(_) = state {
+        let object = words::code(state);
+        mistakes.at(
+            &argument.ty,
+            format!(
+                "a state needs a size: write `State<Arc<{object}>>`, and give the pool an \
+                 `Arc<{object}>` by `.state(..)`"
+            ),
         );
     }
 }
@@ -208,6 +239,12 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
                  argument",
                 words::code(given)
             ),
+        );
+    } else if found.borrowed && argument.owned_ends_in("Client") {
+        mistakes.at(
+            ty,
+            "a job gets the client from its context: take `ctx: JobContext` and call \
+             `ctx.client()`; a payload of your own with this name is taken by value",
         );
     } else if found.borrowed {
         let owned = words::code(&argument.owned);

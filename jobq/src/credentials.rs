@@ -36,7 +36,7 @@ use crate::job::BoxError;
 /// [`ClientBuilder::credentials`]: crate::ClientBuilder::credentials
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a source of credentials",
-    label = "not a function that returns a future of `Result<Secret, BoxError>`",
+    label = "not a `Fn()` that returns a future of exactly `Result<Secret, BoxError>`",
     note = "jobq asks the source whenever it needs new ones: `.credentials(|| async {{ \
             Ok(Secret::token(fetch().await?)) }})`, or a type that implements `Credentials`",
     note = "a user and a password that stay the same go into the URL: `amqp://user:password@host`"

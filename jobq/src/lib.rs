@@ -270,6 +270,6 @@ pub mod __private {
     #[cfg(feature = "schedules")]
     pub use crate::job::{Missed, Periodic};
     pub use crate::worker::{
-        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsAsClient,
+        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsBesideContext,
     };
 }

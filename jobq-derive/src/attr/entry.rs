@@ -1,5 +1,5 @@
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use syn::{Error, Ident, Result};
+use syn::{Error, Ident, Path, Result};
 
 use super::unknown;
 use crate::mistakes::Mistakes;
@@ -63,7 +63,39 @@ pub(super) fn read(
         }
         _ => return wrong(format!("`{word}` needs a value, for example `{example}`")),
     };
-    Ok(Entry { key: key.clone(), example, value: value.iter().cloned().collect() })
+    if let Some(next) = next_key(value) {
+        return Err(Error::new_spanned(next, format!("write a comma before `{next}`")));
+    }
+    let value = value.iter().cloned().collect();
+    no_constant(&value, (&format!("`{word}`"), example))?;
+    Ok(Entry { key: key.clone(), example, value })
+}
+
+/// The next key, if there is no comma before it.
+fn next_key(value: &[TokenTree]) -> Option<&Ident> {
+    value.windows(2).find_map(|pair| match pair {
+        [TokenTree::Ident(key), TokenTree::Punct(equals)] if equals.as_char() == '=' => Some(key),
+        _ => None,
+    })
+}
+
+/// An error if a value is the name of a constant, such as `TIMEOUT` or `UserCreated::TOPIC`.
+pub(super) fn no_constant(value: &TokenStream, (what, example): (&str, &str)) -> Result<()> {
+    if !is_constant(value) {
+        return Ok(());
+    }
+    let message = format!(
+        "{what} must be written out here, since a macro cannot read a `const`: for example `{example}`"
+    );
+    Err(Error::new_spanned(value, message))
+}
+
+/// Whether this is the name of a constant.
+pub(super) fn is_constant(value: &TokenStream) -> bool {
+    syn::parse2::<Path>(value.clone()).is_ok_and(|path| {
+        let last = path.segments.last().map(|last| last.ident.to_string());
+        path.segments.len() > 1 || last.is_some_and(|last| last == last.to_uppercase())
+    })
 }
 
 /// The key in an example.

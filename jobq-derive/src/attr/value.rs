@@ -132,8 +132,9 @@ fn period_of(tokens: &TokenStream, message: impl Display) -> Result<Period> {
 
 /// Reads a duration of a list.
 fn period_in_list(part: Vec<TokenTree>, example: &str) -> Result<Period> {
-    let message = format!("expected a duration, for example \"{example}\"");
-    period_of(&part.into_iter().collect(), message)
+    let (part, example) = (part.into_iter().collect(), format!("\"{example}\""));
+    entry::no_constant(&part, ("a duration", &example))?;
+    period_of(&part, format!("expected a duration, for example {example}"))
 }
 
 /// Reads a `delay`; it may hold several mistakes.
@@ -164,7 +165,10 @@ fn waits(list: TokenStream, entry: &Entry, mistakes: &mut Mistakes) -> Option<Wa
 
 fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> Option<Wait> {
     let mut parts = entry::split(arguments, mistakes).into_iter().peekable();
-    let named = |part: &Vec<TokenTree>| matches!(part.first(), Some(TokenTree::Ident(_)));
+    let named = |part: &Vec<TokenTree>| {
+        matches!(part.first(), Some(TokenTree::Ident(_)))
+            && !entry::is_constant(&part.iter().cloned().collect())
+    };
     let first = if let Some(part) = parts.next_if(|part| !named(part)) {
         mistakes.take(period_in_list(part, "10s"))
     } else {
@@ -204,8 +208,10 @@ pub(super) fn texts(
     let mut all = Vec::new();
     for part in parts {
         let part: TokenStream = part.into_iter().collect();
+        let written_out = entry::no_constant(&part, (&format!("a {what}"), example));
         match literal(&part) {
             Some(Lit::Str(text)) if text.suffix().is_empty() => all.push(text),
+            _ if mistakes.take(written_out).is_none() => {}
             _ => mistakes.at(part, format!("not a valid {what}: {advice}")),
         }
     }
@@ -239,20 +245,5 @@ fn literal(tokens: &TokenStream) -> Option<Lit> {
 
 /// A mistake in the value of this key.
 fn wrong(entry: &Entry, what: impl Display) -> Error {
-    if is_name(&entry.value) {
-        let message = format!(
-            "`{}` must be written out here, since a macro cannot read a `const`: for example `{}`",
-            entry.key, entry.example
-        );
-        return Error::new_spanned(&entry.value, message);
-    }
     Error::new_spanned(&entry.value, format!("`{}` {what}", entry.key))
-}
-
-/// Whether this is the name of a constant, such as `TIMEOUT` or `UserCreated::TOPIC`.
-fn is_name(tokens: &TokenStream) -> bool {
-    syn::parse2::<Path>(tokens.clone()).is_ok_and(|path| {
-        let last = path.segments.last().map(|last| last.ident.to_string());
-        path.segments.len() > 1 || last.is_some_and(|last| last == last.to_uppercase())
-    })
 }

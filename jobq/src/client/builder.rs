@@ -332,7 +332,7 @@ impl ClientBuilder {
         let traces = self
             .propagation
             .map(|propagation| Traces::new(propagation, self.trace, engine.system()));
-        Ok(Client::new(engine, namespace, &self.program, self.hooks, traces))
+        Ok(Client::from_parts(engine, namespace, &self.program, self.hooks, traces))
     }
 }
 

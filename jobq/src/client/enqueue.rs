@@ -295,7 +295,7 @@ macro_rules! priority_option {
         /// # Ok(())
         /// # }
         /// ```
-        pub fn priority(mut self, priority: crate::job::Priority) -> Self {
+        pub fn priority(mut self, priority: crate::Priority) -> Self {
             self.priority = Some(priority);
             self
         }

@@ -144,16 +144,16 @@ impl Client {
     /// ```
     #[must_use]
     pub fn with_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
-        Self::new(engine, namespace.into(), &program(), Hooks::default(), None)
+        Self::from_parts(engine, namespace.into(), &program(), Hooks::default(), None)
     }
 
     /// [`with_engine`](Self::with_engine), with hooks.
     #[cfg(feature = "testing")]
     pub(crate) fn with_hooks(engine: Arc<dyn Engine>, namespace: &str, hooks: Hooks) -> Self {
-        Self::new(engine, namespace.to_owned(), &program(), hooks, None)
+        Self::from_parts(engine, namespace.to_owned(), &program(), hooks, None)
     }
 
-    fn new(
+    fn from_parts(
         engine: Arc<dyn Engine>,
         namespace: String,
         program: &str,

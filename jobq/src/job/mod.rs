@@ -71,8 +71,8 @@ pub(crate) use program::{check_program, program};
     label = "not a job",
     note = "put `#[job]` on the function that does the work and use the type that it makes \
             (`send_welcome` makes `SendWelcome`), or put `#[derive(Job)]` on the payload's struct",
-    note = "a job is passed by value, without `&`; an event is published: \
-            `client.publish_event(&event)`"
+    note = "a job is passed by value, without `&`, and an iterator yields jobs by `.into_iter()` or \
+            `.cloned()`; an event is published: `client.publish_event(&event)`"
 )]
 pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The job's name on the wire. It must stay the same for as long as jobs of this

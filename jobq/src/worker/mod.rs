@@ -72,7 +72,7 @@ pub use layer::Next;
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use registry::Registered;
-pub use run::{Call, Run, Travels, TravelsAsClient};
+pub use run::{Call, Run, Travels, TravelsBesideContext};
 pub use running::RunningPool;
 pub use signal::shutdown_signal;
 pub use state::State;

@@ -49,17 +49,17 @@ pub trait Travels {}
 #[diagnostic::do_not_recommend]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> Travels for T {}
 
-/// [`Travels`], with another error: of an argument whose type is called `Client`.
+/// [`Travels`], with another error: of an argument whose type is called `Client` or `Attempt`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument that the client sends",
-    label = "take `ctx: JobContext` and call `ctx.client()`",
+    label = "take `ctx: JobContext`, which has `ctx.client()` and `ctx.attempt()`",
     note = "a payload of your own with this name needs \
             `#[derive(serde::Serialize, serde::Deserialize)]`"
 )]
-pub trait TravelsAsClient {}
+pub trait TravelsBesideContext {}
 
 #[diagnostic::do_not_recommend]
-impl<T: serde::Serialize + serde::de::DeserializeOwned> TravelsAsClient for T {}
+impl<T: serde::Serialize + serde::de::DeserializeOwned> TravelsBesideContext for T {}
 
 /// A job function with all its arguments, ready to run.
 pub struct Call(Kind);
