@@ -17,6 +17,7 @@ both_engines!(
     a_schedule_is_paused_resumed_run_and_removed,
     times_at_which_the_queue_is_paused_are_missed,
     of_two_pools_one_enqueues_and_the_other_follows,
+    a_pool_whose_clock_is_behind_enqueues_nothing_again,
     schedules_that_are_not_valid_are_refused,
 );
 
@@ -333,6 +334,26 @@ async fn of_two_pools_one_enqueues_and_the_other_follows(store: Store) {
     for pool in pools {
         pool.shutdown().await.unwrap();
     }
+}
+
+async fn a_pool_whose_clock_is_behind_enqueues_nothing_again(store: Store) {
+    let mut ahead = Program::start(&store, &Clock::stopped_at(start())).await;
+    let mut behind = Program::start(&store, &Clock::stopped_at(start())).await;
+    let pool = ahead.pool().register::<Often>().spawn().await.unwrap();
+    ahead.holds(1).await;
+    ahead.expect(1, &[("often", 0, 0)]).await;
+    ahead.expect(10, &[("often", 10, 0)]).await;
+    ahead.expect(10, &[("often", 20, 0)]).await;
+    pool.shutdown().await.unwrap();
+    let pool = behind.pool().register::<Often>().register::<Plain>().concurrency(1);
+    let pool = pool.spawn().await.unwrap();
+    behind.holds(1).await;
+    for minutes in [1, 10, 10] {
+        behind.expect(minutes, &[]).await;
+        behind.nothing_is_due().await;
+    }
+    behind.expect(10, &[("often", 30, 0)]).await;
+    pool.shutdown().await.unwrap();
 }
 
 async fn schedules_that_are_not_valid_are_refused(store: Store) {
