@@ -19,15 +19,14 @@ pub(super) enum Lane {
     Low,
 }
 
-/// A statement for each lane: the condition comes between the two parts. Its terms are those of the
-/// partial indexes.
+/// A statement for each lane: the condition comes between the two parts.
 macro_rules! of_lanes {
     ($before:literal, $after:literal) => {
         [
             concat!($before, $after),
             concat!($before, " AND priority = 0", $after),
-            concat!($before, " AND priority <> 0 AND priority = 1", $after),
-            concat!($before, " AND priority <> 0 AND priority = -1", $after),
+            concat!($before, " AND priority = 1", $after),
+            concat!($before, " AND priority = -1", $after),
         ]
     };
 }

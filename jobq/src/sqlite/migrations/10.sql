@@ -4,10 +4,7 @@ ALTER TABLE queues ADD COLUMN priorities INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 
 DROP INDEX jobs_due;
-CREATE INDEX jobs_due ON jobs (queue, due)
-    WHERE owner IS NULL AND solo IS NULL AND priority = 0;
-CREATE INDEX jobs_due_by_priority ON jobs (queue, priority, due)
-    WHERE owner IS NULL AND solo IS NULL AND priority <> 0;
+CREATE INDEX jobs_due ON jobs (queue, priority, due) WHERE owner IS NULL AND solo IS NULL;
 
 -- Programs that kept the schema before have written priorities into the headers alone.
 UPDATE jobs SET priority = 1 WHERE headers LIKE '%"jobq-priority":"high"%';
