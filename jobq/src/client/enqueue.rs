@@ -2,6 +2,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
@@ -10,6 +11,7 @@ use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::clock::Clock;
+use crate::engine::Pushed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId, Payload, Priority};
 use crate::period::{self, IntoPeriod, PeriodError};
@@ -107,10 +109,10 @@ impl Times {
 }
 
 /// Awaits a call of an engine for no longer than this. What it has sent goes on after that.
-pub(super) async fn within(
+pub(super) async fn within<T>(
     limit: Option<Duration>,
-    call: impl Future<Output = Result<()>>,
-) -> Result<()> {
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let Some(limit) = limit else {
         return background::call(call).await;
     };
@@ -359,10 +361,12 @@ impl Enqueue {
         let sending = self.client.observer().sending(&self.kind, id);
         let span = sending.span();
         let job = span.in_scope(|| self.job(id, &sending));
-        let answer = match job {
-            Ok(job) => within(self.times.timeout_of_call(), self.push(job)).instrument(span).await,
+        let pushing = job.and_then(|job| span.in_scope(|| self.push(job)));
+        let answer = match pushing {
+            Ok(pushing) => within(self.times.timeout_of_call(), pushing).instrument(span).await,
             Err(error) => Err(error),
         };
+        let answer = answer.map(drop);
         sending.answered(&answer);
         answer.map(|()| id)
     }
@@ -385,11 +389,18 @@ impl Enqueue {
         Ok(envelope((kind, times), client, id, payload, headers))
     }
 
-    async fn push(&self, job: Envelope) -> Result<()> {
-        if !self.client.has_declared(&self.kind) {
-            self.client.declare_kind(&self.kind).await?;
+    /// The call of the engine. It is made before it is awaited, so that the future that is moved about
+    /// for each job has no room for the job.
+    fn push(&self, job: Envelope) -> Result<BoxFuture<'_, Result<Pushed>>> {
+        let (client, kind) = (&self.client, &self.kind);
+        if client.has_declared(kind) {
+            let _entered = background::enter()?;
+            return Ok(client.engine().push(job));
         }
-        self.client.engine().push(job).await.map(drop)
+        Ok(Box::pin(async move {
+            client.declare_kind(kind).await?;
+            client.engine().push(job).await
+        }))
     }
 }
 
