@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a seat that no pool has shown is waited for, and its next change.
 const SEAT: Duration = Duration::from_secs(2);
 const CHANGE: Duration = Duration::from_millis(50);
+/// How many seats are taken at once.
+const AT_ONCE: usize = 20;
 /// The most characters of the name of who pauses.
 const MAX_ACTOR: usize = 100;
 /// The waits before schedules are read again for one that is not found: a pool may be about to merge
@@ -223,7 +226,7 @@ async fn read(
     names: QueueNames,
 ) -> Result<Schedules> {
     let seats = seats(engine)?;
-    let QueueNames { mut names, complete, .. } = names;
+    let QueueNames { names, complete, .. } = names;
     let is_named = |queue: &str| !complete || names.contains(queue);
     let queues = names.iter().cloned().collect();
     let answers =
@@ -242,11 +245,14 @@ async fn read(
             held.insert(queue);
         }
     }
-    names.retain(|queue| !held.contains(queue));
-    for queue in names {
-        match read_seat(engine, seats, &queue).await {
-            Ok(report) => found.add(&queue, report),
-            Err(error) => _ = found.unknown.insert(queue, error.to_string()),
+    let others: Vec<_> = names.difference(&held).collect();
+    for queues in others.chunks(AT_ONCE) {
+        let reports = join_all(queues.iter().map(|queue| read_seat(engine, seats, queue))).await;
+        for (queue, report) in queues.iter().zip(reports) {
+            match report {
+                Ok(report) => found.add(queue, report),
+                Err(error) => _ = found.unknown.insert((*queue).clone(), error.to_string()),
+            }
         }
     }
     found.schedules.sort_by(|a, b| (&a.queue, &a.name).cmp(&(&b.queue, &b.name)));
