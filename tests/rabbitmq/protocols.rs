@@ -9,6 +9,7 @@ use jobq_tests::broker::{self, Broker};
 use jobq_tests::port::free_port;
 use jobq_tests::raw::Raw;
 use jobq_tests::test_store::until;
+use jobq_tests::vhost::Vhost;
 use lapin::options::ExchangeBindOptions;
 use lapin::types::FieldTable;
 use serde::{Deserialize, Serialize};
@@ -111,5 +112,64 @@ async fn clients_of_other_protocols_enqueue_and_publish() {
             }
         }
     }
+    pool.shutdown().await.expect("it ends");
+}
+
+/// The jobs of the example in `docs/wire.md`.
+mod example {
+    use jobq::{BoxError, State, job};
+    use serde::{Deserialize, Serialize};
+
+    use super::Ran;
+
+    #[job(queue = "mail")]
+    pub(super) async fn welcome(
+        user_id: u32,
+        email: String,
+        ran: State<Ran>,
+    ) -> Result<(), BoxError> {
+        Ok(ran.send(("welcome", user_id, email))?)
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    pub(super) struct UserCreated {
+        user_id: u32,
+    }
+
+    #[job(on = "user.created")]
+    pub(super) async fn audit(event: UserCreated, ran: State<Ran>) -> Result<(), BoxError> {
+        Ok(ran.send(("audit", event.user_id, String::new()))?)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_in_python_runs_as_it_stands() {
+    let test = "the_example_in_python_runs_as_it_stands";
+    let Ok(python) = env::var("JOBQ_TEST_PYTHON") else {
+        eprintln!("SKIPPED: {test} needs the clients in Python that ./tests/run --all installs");
+        return;
+    };
+    let page = include_str!("../../docs/wire.md");
+    let (_, example) = page.split_once("```python\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    // The example is in jobq's own namespace.
+    let Some(vhost) = Vhost::of(test).await else { return };
+    let client = Client::connect(&vhost.url()).await.expect("connects");
+    client.declare_delays().await.expect("declares the levels");
+    let (ran, mut runs) = unbounded_channel();
+    let pool = WorkerPool::new(&client).state::<Ran>(ran).register::<example::Welcome>();
+    let pool = pool.register::<example::Audit>().spawn().await.expect("it starts");
+    let mut command = Command::new(python);
+    command.args(["-c", example]).env("AMQP_URL", vhost.url()).stdin(Stdio::null());
+    let sent = command.output().await.expect("Python runs");
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let ran = tokio::time::timeout(Duration::from_secs(60), runs.recv()).await;
+        all.push(ran.expect("a job runs").expect("the pool runs"));
+    }
+    all.sort();
+    let welcome = ("welcome", 7, "ann@example.org".to_owned());
+    assert_eq!(all, [("audit", 7, String::new()), welcome.clone(), welcome]);
     pool.shutdown().await.expect("it ends");
 }

@@ -102,13 +102,25 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<
         let problem = "it begins with a byte order mark (EF BB BF); send UTF-8 without one";
         return Err(serde_json::Error::custom(problem));
     }
-    let is_array = payload.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if let Some(fields) = fields::of::<T>().filter(|_| is_array) {
-        let fields = fields.join("`, `");
-        let problem = format!("it is an array; expected an object with the fields `{fields}`");
-        return Err(serde_json::Error::custom(problem));
+    let found = match payload.trim_ascii() {
+        [] => Some("it is empty"),
+        [b'[', ..] => Some("it is an array"),
+        [b'"', .., b'"'] => Some("it is a string, perhaps JSON that was encoded twice"),
+        _ => None,
+    };
+    if let Some(found) = found
+        && let Some(fields) = fields::of::<T>()
+    {
+        let expected = match fields {
+            [] => "the object `{}`".to_owned(),
+            fields => format!("an object with the fields `{}`", fields.join("`, `")),
+        };
+        return Err(serde_json::Error::custom(format!("{found}; expected {expected}")));
     }
-    serde_json::from_slice(payload)
+    serde_json::from_slice(payload).map_err(|error| match std::str::from_utf8(payload) {
+        Ok(_) => error,
+        Err(_) => serde_json::Error::custom(format!("it is not UTF-8 ({error})")),
+    })
 }
 
 /// A payload as text. `None` if it is encoded, or no UTF-8.
@@ -136,9 +148,18 @@ mod tests {
     struct Both(u32, String);
 
     #[test]
-    fn an_array_is_no_struct_with_named_fields() {
-        let problem = decode::<Send>(br#" [1, "x"]"#).unwrap_err().to_string();
-        assert_eq!(problem, "it is an array; expected an object with the fields `id`, `to`");
+    fn a_struct_with_named_fields_is_an_object() {
+        for (payload, found) in [
+            (r#" [1, "x"]"#, "it is an array"),
+            (r#""{\"id\": 1}""#, "it is a string, perhaps JSON that was encoded twice"),
+            (" ", "it is empty"),
+        ] {
+            let problem = decode::<Send>(payload.as_bytes()).unwrap_err().to_string();
+            let expected = format!("{found}; expected an object with the fields `id`, `to`");
+            assert_eq!(problem, expected);
+        }
+        let problem = decode::<Send>(b"{\"id\": 1, \"to\": \"\xe9\"}").unwrap_err().to_string();
+        assert!(problem.starts_with("it is not UTF-8 ("), "{problem}");
         assert_eq!(decode::<Send>(br#"{"id": 1}"#).unwrap(), Send { id: 1, to: String::new() });
         assert_eq!(decode::<Both>(br#"[1, "x"]"#).unwrap(), Both(1, "x".to_owned()));
         assert_eq!(decode::<Vec<u8>>(b"[1]").unwrap(), [1]);

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::attempt::Attempt;
-use super::registry::{QueuePlan, Registered};
+use super::registry::Registered;
 use super::shared::Shared;
 use crate::engine::{Delivery, Settlement};
-use crate::job::{Ending, FailedReason, Failure, Outcome};
+use crate::job::{Ending, FailedReason, Failure, Outcome, rfc3339};
 use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
@@ -18,6 +18,9 @@ const AMQP_1_0: &str = "amqp-1.0";
 const AMQP_1_0_BODY: &str = "the message was sent by AMQP 1.0 with a body that is no `data` section; \
                              send the JSON as one `data` section, with the job's name in the \
                              message annotation `x-basic-type`";
+
+/// The most jobs of a queue that an error names.
+const MOST_NAMED: usize = 10;
 
 /// The result of a call: the outcome of the function, or the decode error of its payload.
 pub(super) type Called = serde_json::Result<Outcome>;
@@ -98,16 +101,22 @@ pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -
             Err(Decision::unrun(FailedReason::UnreadablePayload, AMQP_1_0_BODY.into(), attempts))
         }
         None => {
-            let error = unknown_job(&who.job, &pool.plan.queues[queue]);
-            Err(unknown(attempt, error))
+            let known: Vec<_> = pool.plan.jobs_of(queue).collect();
+            Err(unknown(attempt, unknown_job(&who.job, pool.plan.queues[queue].only_job, &known)))
         }
         Some(job) if retry::is_expired(&job.options, envelope, || pool.clock().now()) => {
-            let error = "expired before the attempt started".into();
+            let error = expired(envelope.expires_at);
             Err(Decision::unrun(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }
         Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
     };
     Resolved { who, job }
+}
+
+/// The error of a job that expires at this time; `None` if only its subscriber says when.
+fn expired(at: Option<SystemTime>) -> String {
+    let at = at.map(|at| format!(" at {}", rfc3339::format(at))).unwrap_or_default();
+    format!("expired{at}, before the attempt started")
 }
 
 /// The decision about a job that needs what this version of jobq lacks, if it does.
@@ -127,10 +136,15 @@ fn unknown(attempt: u32, error: String) -> Decision {
     Decision::of(retry::after_unknown(attempt), failure(FailedReason::UnknownJob, error), attempt)
 }
 
-fn unknown_job(name: &str, queue: &QueuePlan) -> String {
-    match (name, queue.only_job) {
-        ("", None) => "the message has no `type`, and its queue serves several jobs".to_owned(),
-        (name, _) => format!("no worker that took it has a job named `{name}`"),
+fn unknown_job(name: &str, only_job: Option<&str>, known: &[&str]) -> String {
+    let named: Vec<_> = known.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect();
+    let more = if known.len() > MOST_NAMED { ", .." } else { "" };
+    let last = format!("the last one has {}{more}", named.join(", "));
+    match (name, only_job) {
+        ("", None) => {
+            format!("the message has no `type`, and workers have several jobs of its queue: {last}")
+        }
+        (name, _) => format!("no worker that took it has a job named `{name}`: {last}"),
     }
 }
 

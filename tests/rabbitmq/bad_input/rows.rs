@@ -147,11 +147,16 @@ fn of_huge_tables(rows: &mut Rows) {
 
 fn of_bodies(rows: &mut Rows) {
     let unreadable = |text| End::Fails(FailedReason::UnreadablePayload, text);
-    rows.body("an empty body", "", unreadable("EOF"));
+    rows.body("an empty body", "", unreadable("it is empty; expected an object"));
+    rows.body("encoded twice", r#""{\"number\": 1}""#, unreadable("it is a string, perhaps JSON"));
     rows.body("no object", "null", unreadable("expected struct"));
     rows.body("another object", "{\"name\":1}", unreadable("missing field `number`"));
     rows.body("a number too large", "{\"number\":1e99}", unreadable("expected u32"));
-    rows.body("no UTF-8", *b"{\"number\":1,\"padding\":\"\xff\xfe\"}", unreadable("unicode"));
+    rows.body(
+        "no UTF-8",
+        *b"{\"number\":1,\"padding\":\"\xff\xfe\"}",
+        unreadable("it is not UTF-8"),
+    );
     rows.body("bytes", *b"\x00\xff\xfe\x80", unreadable("expected value"));
     let fields = "expected an object with the fields `number`, `padding`";
     rows.body("lists in lists", "[".repeat(100_000), unreadable(fields));
@@ -187,8 +192,8 @@ fn of_hostile_headers(rows: &mut Rows, work: &str) {
         rows.add(format!("jobq-attempts {attempts}"), properties, End::Completes);
     }
     for (expires, end) in [
-        ("0", End::Fails(FailedReason::Expired, "expired before")),
-        ("1", End::Fails(FailedReason::Expired, "expired before")),
+        ("0", End::Fails(FailedReason::Expired, "expired at 1970-01-01")),
+        ("1", End::Fails(FailedReason::Expired, "expired at 1970-01-01")),
         ("-1", End::Completes),
         ("1e3", End::Completes),
         ("18446744073709551615", End::Completes),
@@ -197,6 +202,10 @@ fn of_hostile_headers(rows: &mut Rows, work: &str) {
         let properties = with([("jobq-expires-at", text(expires))]);
         rows.add(format!("jobq-expires-at {expires}"), properties, end);
     }
+    // Other clients send a number.
+    let expired = with([("jobq-expires-at", AMQPValue::LongLongInt(1_000))]);
+    let end = End::Fails(FailedReason::Expired, "expired at 1970-01-01T00:00:01");
+    rows.add("jobq-expires-at as a number", expired, end);
     // With an id and a wait that has a tier, the broker would move it. Each version takes these.
     for deaths in histories_of_no_broker(work) {
         rows.by_key("mail@200".to_owned(), with_id(with([("x-death", deaths)])));

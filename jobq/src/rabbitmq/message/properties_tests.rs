@@ -126,7 +126,8 @@ fn a_foreign_message_is_a_job() {
 fn wrong_types_and_senseless_values_count_as_absent() {
     let number = |n| AMQPValue::LongLongInt(n);
     let table = [
-        ("jobq-expires-at", number(5)),
+        ("jobq-expires-at", number(-5)),
+        ("jobq-expires-at", AMQPValue::Boolean(true)),
         ("jobq-expires-at", long("soon")),
         ("jobq-expires-at", long("-1")),
         ("jobq-expires-at", long("+5")),

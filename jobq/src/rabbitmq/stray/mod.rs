@@ -354,14 +354,25 @@ fn describe_expiration(end: &Expiration<'_>) -> String {
 fn describe(names: &Names, stray: &Stray) -> String {
     let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
     let unbound = format!("no binding of exchange `{exchange}` matches routing key `{key}`");
-    let routing_key::Key { queue, wait, .. } = routing_key::read(key);
-    match wait {
-        _ if exchange != names.retry() => unbound,
-        Some(wait) => format!("{unbound}: queue `{queue}` has no tier of {wait} ms"),
-        None => {
-            format!("{unbound}: a tier is addressed by `@` and milliseconds, as in `{queue}@30000`")
+    let routing_key::Key { queue, lane, wait } = routing_key::read(key);
+    let why = match wait {
+        Some(wait) if exchange == names.retry() => {
+            format!("queue `{queue}` has no tier of {wait} ms")
         }
-    }
+        None if exchange == names.retry() => {
+            format!("a tier is addressed by `@` and milliseconds, as in `{queue}@30000`")
+        }
+        _ if names.is_level(exchange) => {
+            "the key of a level is eight numbers, then `q` and a queue that exists, as in \
+             `0.0.0.0.2.7.13.8.q.mail`"
+                .to_owned()
+        }
+        _ if lane != queue => {
+            format!("queue `{queue}` does not exist, or its jobs have no priorities")
+        }
+        _ => format!("no client or pool has declared a queue `{queue}`"),
+    };
+    format!("{unbound}: {why}")
 }
 
 #[cfg(test)]

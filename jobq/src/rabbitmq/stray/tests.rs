@@ -27,6 +27,14 @@ fn a_stray_says_why_it_is_one() {
     let nowhere = "no binding of exchange `jobq` matches routing key `nowhere`";
     let table = [
         ("jobq", "nowhere", nowhere, "nowhere"),
+        ("jobq", "nowhere", "no client or pool has declared a queue `nowhere`", "nowhere"),
+        (
+            "jobq",
+            "mail@high",
+            "queue `mail` does not exist, or its jobs have no priorities",
+            "mail",
+        ),
+        ("jobq.level.4", "0.0.1.q.mail", "as in `0.0.0.0.2.7.13.8.q.mail`", "0.0.1.q.mail"),
         ("jobq", "nowhere@17", "matches routing key `nowhere@17`", "nowhere"),
         ("jobq", "no@where", "matches routing key `no@where`", "no@where"),
         ("jobq.retry", "mail@17", "queue `mail` has no tier of 17 ms", "mail"),

@@ -49,6 +49,12 @@ impl Names {
         format!("{}.level.{level}", self.namespace)
     }
 
+    /// Whether an exchange is that of a level.
+    pub(crate) fn is_level(&self, exchange: &str) -> bool {
+        let rest = exchange.strip_prefix(&self.namespace);
+        rest.is_some_and(|rest| rest.starts_with(".level."))
+    }
+
     /// The queue of a digit of a level.
     pub(crate) fn level_queue(&self, level: u32, digit: u64) -> String {
         format!("{}.level.{level}.{digit}", self.namespace)
@@ -69,8 +75,7 @@ impl Names {
 
     /// The destination in a routing key, if the exchange is one of the levels'.
     pub(crate) fn end_of_levels<'k>(&self, exchange: &str, key: &'k str) -> Option<End<'k>> {
-        let rest = exchange.strip_prefix(&self.namespace)?;
-        if rest.starts_with(".level.") { levels::end_of(key) } else { None }
+        if self.is_level(exchange) { levels::end_of(key) } else { None }
     }
 
     /// The topic of an event with this routing key from this exchange.

@@ -194,7 +194,7 @@ fn too_few_jobs_are_listed_with_those_that_match() {
           4. payload cannot be read: invalid type: string "7", expected u64 at line 1 column 14
              {"user_id":"7"}
              due now
-          5. payload cannot be read: EOF while parsing a string at line 1 column 2
+          5. payload cannot be read: it is not UTF-8 (EOF while parsing a string at line 1 column 2)
              "�
              due now
         "#;

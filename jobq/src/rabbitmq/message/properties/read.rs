@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lapin::BasicProperties;
-use lapin::types::{FieldTable, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ENQUEUED_AT, ERROR, EXPIRES_AT, REASON, TOPIC, failed_at, stray_key};
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ use crate::job::{Envelope, FailedJob, FailedReason, Headers, JobId, from_millis}
 use crate::rabbitmq::message::deaths::{ATTEMPTS_HEADER, History};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::routing_key::decimal;
-use crate::rabbitmq::values::text;
+use crate::rabbitmq::values::{integer, text};
 
 /// The first second of the year 10,000. A `timestamp` beyond it was written in milliseconds.
 const YEAR_10_000: u64 = 253_402_300_800;
@@ -58,8 +58,8 @@ pub(crate) fn decode(
     let mut kept = Headers::new();
     for (key, value) in headers.inner() {
         match key.as_str() {
-            EXPIRES_AT => expires_at = text(value).and_then(decimal),
-            ENQUEUED_AT => enqueued_at = text(value).and_then(decimal),
+            EXPIRES_AT => expires_at = time(value),
+            ENQUEUED_AT => enqueued_at = time(value),
             TOPIC => topic = text(value),
             // The broker dead-letters a message to all queues that `CC` names.
             "CC" => is_copied = true,
@@ -98,6 +98,12 @@ pub(crate) fn decode(
     let is_movable = !history.is_forged && !is_copied;
     let (has_id, has_time) = (id.is_some(), enqueued_at.is_some());
     Received { envelope, history, is_movable, has_id, has_time }
+}
+
+/// The milliseconds of a time. Other clients send numbers, which must not mean that a job never expires.
+fn time(value: &AMQPValue) -> Option<u64> {
+    let number = || integer(value).and_then(|number| u64::try_from(number).ok());
+    text(value).and_then(decimal).or_else(number)
 }
 
 /// The due time of a job's first attempt. `None` for any later delivery: one that a worker
