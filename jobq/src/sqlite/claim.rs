@@ -41,6 +41,9 @@ pub(super) const NEXT_DUE: [&str; 4] =
 /// As [`CLAIM`], for jobs that are neighbours in the table: no index is searched for them.
 const CLAIM_RANGE: &str = "UPDATE jobs SET owner = ?1 WHERE seq BETWEEN ?2 AND ?3";
 
+/// The most jobs for which there is room before they are read.
+const MOST_RESERVED: usize = 256;
+
 /// A claimed job.
 pub(super) struct Claimed {
     pub(super) seq: i64,
@@ -77,6 +80,9 @@ pub(super) fn claim(
             if due > now || look.claimed.len() >= room {
                 look.next_due = Some(due);
                 break;
+            }
+            if look.claimed.is_empty() {
+                look.claimed.reserve(room.min(MOST_RESERVED));
             }
             look.claimed.push(read(row, name)?);
         }

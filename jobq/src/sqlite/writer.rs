@@ -164,9 +164,8 @@ impl Writer {
     }
 
     /// Runs the work in a transaction, delivers claimed jobs, and answers callers.
-    fn commit(&mut self, new: Vec<Work>) {
-        let mut work: Vec<_> = self.retrying.drain(..).map(Work::Settle).collect();
-        work.extend(new);
+    fn commit(&mut self, mut work: Vec<Work>) {
+        work.splice(..0, self.retrying.drain(..).map(Work::Settle));
         let mut work = self.admit(work);
         let lease = self.lease.clone();
         let in_flight: Vec<_> = self.feeds.all.iter().map(|feed| feed.in_flight).collect();
