@@ -24,10 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 type Late = mpsc::UnboundedSender<Duration>;
 
-/// Tells how late it is: the time since it was due, which for an enqueued job is the call.
+/// Tells how late it is: the time since it was due, or since the call that enqueued it.
 #[job]
-async fn tick(ctx: JobContext, late: State<Late>) -> Result<(), BoxError> {
-    Ok(late.send(SystemTime::now().duration_since(ctx.due()).unwrap_or_default())?)
+async fn tick(
+    called: Option<SystemTime>,
+    ctx: JobContext,
+    late: State<Late>,
+) -> Result<(), BoxError> {
+    let due = called.unwrap_or_else(|| ctx.due());
+    Ok(late.send(SystemTime::now().duration_since(due).unwrap_or_default())?)
 }
 
 /// The figures of one way to enqueue jobs.
@@ -81,7 +86,7 @@ async fn run(engine: &str, jobs: usize, seconds: usize) -> anyhow::Result<()> {
     let pool = WorkerPool::new(&client).register::<Tick>().state(tell).spawn().await?;
     let names: Vec<_> = (0..jobs).map(|number| format!("tick-{number}")).collect();
     for name in &names {
-        client.schedule(name, Tick {}).every("1s").await?;
+        client.schedule(name, Tick { called: None }).every("1s").await?;
     }
     // The first ones are late by what the schedules' beginning took.
     Figures::of(3 * jobs, &store, &mut late).await?;
@@ -94,7 +99,9 @@ async fn run(engine: &str, jobs: usize, seconds: usize) -> anyhow::Result<()> {
         let mut second = interval(Duration::from_secs(1));
         for _ in 0..seconds {
             second.tick().await;
-            try_join_all((0..jobs).map(|_| client.enqueue(Tick {}).into_future())).await?;
+            let called = Some(SystemTime::now());
+            let calls = (0..jobs).map(|_| client.enqueue(Tick { called }).into_future());
+            try_join_all(calls).await?;
         }
         Ok::<_, jobq::Error>(())
     };
@@ -105,9 +112,9 @@ async fn run(engine: &str, jobs: usize, seconds: usize) -> anyhow::Result<()> {
     ensure!(late.try_recv().is_err(), "a job came twice, or a schedule was not removed");
     println!("| {jobs} jobs a second for {seconds} s on {engine} | by schedules | by `enqueue` |");
     println!("|---|---|---|");
-    for (what, hundredths) in [("median", 50), ("99 of 100", 99), ("all", 100)] {
+    for (what, hundredths) in [("median", 50), ("99 of 100", 99), ("longest", 100)] {
         let [first, second] = [&scheduled, &enqueued].map(|figures| figures.late(hundredths));
-        println!("| late by at most: {what} | {first:.1} ms | {second:.1} ms |");
+        println!("| late, {what} | {first:.1} ms | {second:.1} ms |");
     }
     for (process, what) in ["this process", "the broker"].iter().enumerate() {
         if let (Some(first), Some(second)) = (scheduled.used(process)?, enqueued.used(process)?) {
