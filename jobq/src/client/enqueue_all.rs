@@ -7,8 +7,9 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::enqueue::{SetHeaders, Times, envelope, late, priority_option, time_options, within};
+use super::enqueue::{envelope, priority_option, time_options};
 use super::observer::SendingAll;
+use super::settings::{SetHeaders, Times, late, within};
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;

@@ -7,9 +7,10 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{SetHeaders, Times, time_options, within};
+use super::enqueue::time_options;
 use super::observer::Sending;
 use super::outgoing::What;
+use super::settings::{SetHeaders, Times, within};
 use crate::awaitable::awaitable;
 use crate::engine::QueueSpec;
 use crate::error::Result;

@@ -18,6 +18,7 @@ mod periodic;
 mod publish;
 #[cfg(feature = "schedules")]
 mod schedule;
+mod settings;
 mod subscriber;
 
 use std::fmt;

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{SetHeaders, Times, within};
 use super::observer::Sending;
 use super::outgoing::What;
+use super::settings::{SetHeaders, Times, within};
 use crate::awaitable::awaitable;
 use crate::engine::check_events;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::Client;
 use super::declare::JobKind;
-use super::enqueue::{SetHeaders, late};
+use super::settings::{SetHeaders, late};
 use crate::admin::{Queues, Schedules};
 use crate::awaitable::awaitable;
 use crate::background;
