@@ -92,6 +92,24 @@ impl Ran {
         ran
     }
 
+    /// Reads the file once each second of this range has a job of each schedule.
+    pub(super) async fn complete(
+        file: &Path,
+        (from, to): (u64, u64),
+        patience: Duration,
+        what: &str,
+    ) -> Self {
+        let began = Instant::now();
+        loop {
+            let ran = Self::read(file);
+            let lacking = ran.lacking(from, to);
+            let Some(first) = lacking.first() else { return ran };
+            let count = lacking.len();
+            assert!(began.elapsed() < patience, "{what}: {count} times have no job: {first:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// The milliseconds by which this share of the jobs was late at most.
     fn late(&self, hundredths: usize) -> u64 {
         let mut late: Vec<_> = self.late.iter().map(|(_, late)| *late).collect();
@@ -108,7 +126,7 @@ impl Ran {
     }
 
     /// The seconds of this range for which a schedule has no job.
-    pub(super) fn lacking(&self, from: u64, to: u64) -> Vec<(String, u64)> {
+    fn lacking(&self, from: u64, to: u64) -> Vec<(String, u64)> {
         let keys =
             (0..SCHEDULES).flat_map(|number| (from..=to).map(move |due| (name(number), due)));
         keys.filter(|key| !self.jobs.contains_key(key)).collect()
@@ -168,16 +186,7 @@ impl Processes {
     /// Waits until each time up to now has its job, and checks that none was missed, and that what came
     /// twice has one id and came near a disturbance.
     async fn end(self, what: &str) {
-        let (to, began) = (now(), Instant::now());
-        let ran = loop {
-            let ran = Ran::read(&self.file);
-            let lacking = ran.lacking(self.from, to);
-            if lacking.is_empty() {
-                break ran;
-            }
-            assert!(began.elapsed() < PATIENCE, "{} times have no job: {lacking:?}", lacking.len());
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        };
+        let ran = Ran::complete(&self.file, (self.from, now()), PATIENCE, what).await;
         println!(
             "{what}, {}: {} disturbances, {} times of schedules, {} twice; late by {} ms (median), {} ms (p99), \
              {} ms (max)",

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jobq::{Client, Missed, RunningPool, WorkerPool};
 use jobq_tests::broker::Broker;
@@ -116,17 +116,8 @@ impl Ticks {
 
     /// Waits until each time up to now has its job, and tells how late they were since the last phase.
     async fn phase(&mut self, what: &str) {
-        let (to, began) = (now(), Instant::now());
-        let ran = loop {
-            let ran = Ran::read(&self.file);
-            let lacking = ran.lacking(self.from, to);
-            if lacking.is_empty() {
-                break ran;
-            }
-            let (count, first) = (lacking.len(), &lacking[0]);
-            assert!(began.elapsed() < LONG, "{what}: {count} times have no job: {first:?}");
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        };
+        let to = now();
+        let ran = Ran::complete(&self.file, (self.from, to), LONG, what).await;
         let of_phase = ran.late.iter().filter(|(due, _)| (self.began..=to).contains(due));
         let most = of_phase.map(|(_, late)| *late).max().unwrap_or(0);
         let text = format!("{what}: {} s, late by {most} ms at most", to - self.began);
