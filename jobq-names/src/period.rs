@@ -54,7 +54,8 @@ pub fn parse(text: &str) -> Result<Duration, PeriodError> {
             return Err(fail(Problem::NoUnit(number.to_owned())));
         }
         if !UNITS.iter().any(|(known, _)| *known == unit) {
-            return Err(fail(Problem::UnknownUnit(unit.to_owned())));
+            let (number, unit) = (number.to_owned(), unit.to_owned());
+            return Err(fail(Problem::UnknownUnit { number, unit }));
         }
         // The iterator only moves on, so a unit that comes again or too late is not found.
         let Some((_, length)) = units.find(|(known, _)| *known == unit) else {
@@ -112,6 +113,18 @@ pub fn millis(period: Duration) -> u64 {
     period.as_secs().saturating_mul(1_000).saturating_add(part.into())
 }
 
+/// The unit that is meant by another usual word for it.
+fn meant(word: &str) -> Option<&'static str> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "d" | "day" | "days" => "d",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => "ms",
+        _ => return None,
+    })
+}
+
 /// Why a text is no period. Its message says what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodError {
@@ -125,7 +138,7 @@ enum Problem {
     NoNumber(String),
     NoUnit(String),
     Fraction,
-    UnknownUnit(String),
+    UnknownUnit { number: String, unit: String },
     Order(String),
     TooLong,
 }
@@ -144,7 +157,13 @@ impl fmt::Display for PeriodError {
             Problem::Fraction => f.write_str(
                 "numbers must be whole; write, for example, \"1s 500ms\" instead of \"1.5s\"",
             ),
-            Problem::UnknownUnit(unit) => write!(f, "`{unit}` is not a unit"),
+            Problem::UnknownUnit { number, unit } => {
+                write!(f, "`{unit}` is not a unit")?;
+                match meant(unit) {
+                    Some(known) => write!(f, "; write \"{number}{known}\""),
+                    None => Ok(()),
+                }
+            }
             Problem::Order(unit) => {
                 write!(f, "`{unit}` is repeated or out of order; write longer units first")
             }
@@ -191,8 +210,11 @@ mod tests {
             ("1h 0.5m", "numbers must be whole"),
             ("1.s", "`1` has no unit"),
             ("10 m", "`10` has no unit"),
-            ("5min", "`min` is not a unit"),
-            ("5M", "`M` is not a unit"),
+            ("5min", "`min` is not a unit; write \"5m\" (units"),
+            ("1h 5Minutes", "`Minutes` is not a unit; write \"5m\" (units"),
+            ("5M", "`M` is not a unit; write \"5m\" (units"),
+            ("20millis", "`millis` is not a unit; write \"20ms\" (units"),
+            ("3w", "`w` is not a unit (units"),
             ("5µs", "`5` has no unit"),
             ("1m 1h", "`h` is repeated or out of order"),
             ("1s 1s", "`s` is repeated or out of order"),

@@ -168,6 +168,11 @@ mod made {
     };
 }
 
+#[job(timeout = "5min")]
+async fn with_a_long_unit() -> Result<(), BoxError> {
+    Ok(())
+}
+
 fn main() {
     let _ = DelayNoDelay {};
     let _: fn(jobq::WorkerPool) -> jobq::WorkerPool = |pool| pool.register::<DelayNoDelay>();
