@@ -1,4 +1,4 @@
-//! What a job of a schedule costs beside one that a program enqueues, and how late both are.
+//! The cost of a job of a schedule beside one that a program enqueues, and how late both are.
 //!
 //! ```sh
 //! cargo bench -p jobq-tests --bench schedules -- rabbitmq|sqlite [--jobs 10] [--seconds 60]

@@ -263,7 +263,7 @@ async fn each_of_twenty_seats_has_one_of_two_hundred_holders() {
             assert!(before.is_none(), "two engines hold a seat: {before:?}");
         }
         println!("{free} seats taken after {:?}", began.elapsed());
-        // What each writes, only a holder can.
+        // Only holders can write.
         for (_, seat) in held.values_mut() {
             soon("a list", seat.write_list(b"held".to_vec())).await.expect("holds");
         }
