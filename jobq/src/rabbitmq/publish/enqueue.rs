@@ -25,9 +25,6 @@ use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
 
-/// How long a client may have declared the queue of a job that it has just enqueued.
-const LONGEST_DECLARATION: Duration = Duration::from_secs(600);
-
 /// Publishes jobs, each by the route into its queue, and events.
 #[derive(Debug)]
 pub(crate) struct Enqueuer {
@@ -99,11 +96,9 @@ impl Enqueuer {
 
     /// The part of a job's delay that is left. Declaring its queue takes time.
     fn left(&self, job: &Envelope) -> Duration {
-        match self.broker.clock().now().duration_since(job.enqueued_at) {
-            Ok(gone) if gone < LONGEST_DECLARATION => job.delay.saturating_sub(gone),
-            // It was not enqueued just now.
-            _ => job.delay,
-        }
+        let Some(due) = job.headers.due() else { return job.delay };
+        let left = due.duration_since(self.broker.clock().now());
+        left.unwrap_or_default().min(job.delay)
     }
 
     /// Publishes jobs. Each is encoded when it can be sent.
