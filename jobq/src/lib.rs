@@ -117,9 +117,11 @@ mod host;
 pub mod internals;
 mod job;
 pub mod metrics;
+pub mod outbox;
 pub mod period;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+pub mod relay;
 mod repeated;
 mod retry;
 #[cfg(feature = "schedules")]

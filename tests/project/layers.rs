@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 /// their fraction, and so are the uses that may use one another.
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
-        "error" | "finding" | "guard" | "job" | "retry" | "period" | "schedule" | "setting" => 0,
+        "error" | "finding" | "guard" | "job" | "outbox" | "retry" | "period" | "schedule"
+        | "setting" => 0,
         "awaitable" | "background" | "clock" | "credentials" | "host" | "metrics" | "repeated"
         | "suspension" | "telemetry" | "traces" | "engine" => 10,
         "rabbitmq" => 20,
         "sqlite" => 21,
         "admin" => 30,
         "client" => 31,
-        "worker" => 32,
-        "testing" => 33,
+        "relay" => 32,
+        "worker" => 33,
+        "testing" => 34,
         "conformance" | "internals" => 40,
         _ => return None,
     })

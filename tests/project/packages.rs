@@ -42,7 +42,8 @@ fn a_program_compiles_few_packages() {
 #[test]
 fn the_command_compiles_few_packages() {
     let count = packages("jobq-cli", &[]);
-    assert!(count <= 278, "{count} packages, at most 278");
+    // With tokio-postgres and its TLS, for `jobq relay`.
+    assert!(count <= 306, "{count} packages, at most 306");
 }
 
 /// The first command of the README compiles jobq and the program, and nothing else.

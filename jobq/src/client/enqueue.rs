@@ -13,6 +13,7 @@ use crate::background;
 use crate::engine::Pushed;
 use crate::error::Result;
 use crate::job::{Envelope, Headers, Job, JobId, Payload, Priority};
+use crate::outbox::Row;
 use crate::period::IntoPeriod;
 use crate::retry;
 
@@ -240,8 +241,41 @@ impl Enqueue {
         answer.map(|()| id)
     }
 
+    /// The row of the job in the table `jobq_outbox`, for a transaction of your database: the job is
+    /// enqueued after the commit, by a [relay](crate::relay), with this call's hooks, headers and trace.
+    /// The module [`outbox`](crate::outbox) has the statement that inserts it. The broker is not asked:
+    /// the queue must exist when the relay sends the job.
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = Client::connect("sqlite::memory:").await?;
+    /// let row = client.enqueue(Remind { user_id: 7 }).delay("10m").row()?;
+    /// assert_eq!(row.queue.as_deref(), Some("remind"));
+    /// assert_eq!(row.payload, br#"{"user_id":7}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::enqueue`], as far as the broker is not needed; a [`timeout`](Self::timeout).
+    pub fn row(mut self) -> Result<Row> {
+        self.kind.check()?;
+        self.times.check_of_row()?;
+        let id = self.id.unwrap_or_else(JobId::new);
+        let writing =
+            self.client.observer().writing(self.kind.queue, Some(self.kind.name), Some(id));
+        let job = writing.span().in_scope(|| self.job(id, &writing));
+        let row = job.and_then(|job| Row::of_job(self.client.namespace(), job));
+        writing.written(&row);
+        row
+    }
+
     /// The envelope of the job. What the builder holds moves into it.
-    fn job(&mut self, id: JobId, sending: &Sending) -> Result<Envelope> {
+    fn job<C>(&mut self, id: JobId, sending: &Sending<C>) -> Result<Envelope> {
         let Self { client, kind, times, .. } = self;
         times.check()?;
         let priority = kind.priority(self.priority)?;

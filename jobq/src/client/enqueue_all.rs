@@ -16,6 +16,7 @@ use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Headers, Job, JobId, Payload, Priority};
+use crate::outbox::Row;
 use crate::period::IntoPeriod;
 
 /// The most ids to allocate in advance.
@@ -54,6 +55,37 @@ impl<'j> EnqueueAll<'j> {
     time_options!();
 
     priority_option!();
+
+    /// The rows of the jobs in the table `jobq_outbox`, for a transaction of your database: see
+    /// [`Enqueue::row`](crate::Enqueue::row). Each row is made when the iterator is asked for it. The
+    /// first error of a row should roll the transaction back.
+    ///
+    /// # Errors
+    ///
+    /// Settings of the call that are invalid, such as a [`timeout`](Self::timeout). The error of a job is
+    /// an item of the iterator.
+    pub fn rows(self) -> Result<impl Iterator<Item = Result<Row>> + Send + use<'j>> {
+        let Self { client, kind, payloads, times, headers, priority, location } = self;
+        kind.check()?;
+        times.check_of_row()?;
+        let (headers, priority) = (headers.check()?, kind.priority(priority)?);
+        let writing = client.observer().writing(kind.queue, Some(kind.name), None);
+        Ok(payloads.map(move |payload| {
+            let row = writing.span().in_scope(|| {
+                let payload = payload.0?;
+                client.check_size(&payload)?;
+                let id = JobId::new();
+                let what = || kind.outgoing();
+                let mut headers = client.hooks().call(id, what, location, headers.clone())?;
+                headers.set_priority(priority);
+                writing.add_to(&mut headers);
+                let job = envelope((&kind, &times), &client, id, payload, headers);
+                Row::of_job(client.namespace(), job)
+            });
+            writing.written(&row);
+            row
+        }))
+    }
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
         let mut sending = self.client.observer().sending_all(&self.kind);

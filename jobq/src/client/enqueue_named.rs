@@ -15,6 +15,7 @@ use crate::awaitable::awaitable;
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::job::{Envelope, JobId, Payload, check_name};
+use crate::outbox::Row;
 use crate::period::IntoPeriod;
 
 /// A job of a type that this program does not have, made by [`Client::enqueue_named`]. Await it.
@@ -67,6 +68,23 @@ impl EnqueueNamed {
         self
     }
 
+    /// The row of the job in the table `jobq_outbox`, for a transaction of your database: see
+    /// [`Enqueue::row`](crate::Enqueue::row).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::enqueue_named`], as far as the broker is not needed; a [`timeout`](Self::timeout).
+    pub fn row(self) -> Result<Row> {
+        self.times.check_of_row()?;
+        let id = self.id.unwrap_or_else(JobId::new);
+        let client = self.client.clone();
+        let writing = client.observer().writing(&self.queue, Some(&self.name), Some(id));
+        let job = writing.span().in_scope(|| self.job(id, &writing));
+        let row = job.and_then(|job| Row::of_job(client.namespace(), job));
+        writing.written(&row);
+        row
+    }
+
     async fn enqueue(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
         let sending = self.client.observer().sending_named(&self.name, &self.queue, id);
@@ -76,6 +94,17 @@ impl EnqueueNamed {
     }
 
     async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
+        let (client, timeout) = (self.client.clone(), self.times.timeout_of_call());
+        let job = self.job(id, sending)?;
+        let spec = [QueueSpec::new(job.queue.clone())];
+        let push = async {
+            client.engine().declare(&spec).await?;
+            client.engine().push(job).await.map(drop)
+        };
+        within(timeout, push).await
+    }
+
+    fn job<C>(self, id: JobId, sending: &Sending<C>) -> Result<Envelope> {
         check_name("job", &self.name)?;
         check_name("queue", &self.queue)?;
         self.times.check()?;
@@ -95,7 +124,6 @@ impl EnqueueNamed {
         if let Some(due) = moments.due {
             headers.set_due(due);
         }
-        let spec = [QueueSpec::new(self.queue.clone())];
         let mut job = Envelope::new(self.queue, payload);
         job.id = id;
         job.name = Some(self.name.into());
@@ -104,11 +132,7 @@ impl EnqueueNamed {
         job.delay = moments.delay;
         job.expires_at = moments.expires_at;
         job.enqueued_by = Some(Arc::clone(self.client.program()));
-        let push = async {
-            self.client.engine().declare(&spec).await?;
-            self.client.engine().push(job).await.map(drop)
-        };
-        within(self.times.timeout_of_call(), push).await
+        Ok(job)
     }
 }
 

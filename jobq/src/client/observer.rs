@@ -28,6 +28,9 @@ pub(super) struct Sending<C = Call> {
 /// A call that sends many jobs.
 pub(super) type SendingAll = Sending<Batch>;
 
+/// A call that makes the row of a job or an event. It counts nothing: the row may be rolled back.
+pub(super) type Writing = Sending<()>;
+
 impl Observer {
     /// Those who watch a client, with traces if it has a propagation.
     pub(super) fn new(traces: Option<Traces>) -> Self {
@@ -65,6 +68,11 @@ impl Observer {
         self.begin(self.metrics.publish(), &Sent { to: topic, job: None, id: Some(id) })
     }
 
+    /// A job or an event is about to be written to a table, from which a relay sends it.
+    pub(super) fn writing(&self, to: &str, job: Option<&str>, id: Option<JobId>) -> Writing {
+        self.begin((), &Sent { to, job, id })
+    }
+
     fn begin<C>(&self, counted: C, sent: &Sent<'_>) -> Sending<C> {
         Sending { counted, traced: self.traces.as_ref().map(|traces| traces.send(sent)) }
     }
@@ -92,6 +100,15 @@ impl Sending {
             traced.failed(error);
         }
         self.counted.ended(error);
+    }
+}
+
+impl Writing {
+    /// The row is made, or there is none.
+    pub(super) fn written<T>(&self, row: &Result<T>) {
+        if let (Some(traced), Err(error)) = (&self.traced, row) {
+            traced.failed(error);
+        }
     }
 }
 

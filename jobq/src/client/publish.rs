@@ -13,6 +13,7 @@ use crate::awaitable::awaitable;
 use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, Payload, check_topic};
+use crate::outbox::Row;
 use crate::period::IntoPeriod;
 
 /// The topic of [`Client::publish`]: any text, such as a `&str` or a `String`.
@@ -146,6 +147,34 @@ impl Publish {
         self
     }
 
+    /// The row of the event in the table `jobq_outbox`, for a transaction of your database: see
+    /// [`Enqueue::row`](crate::Enqueue::row). The event reaches the subscribers of the time at which a
+    /// relay publishes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::publish`], as far as the broker is not needed; a [`timeout`](Self::timeout); a
+    /// [`mandatory`](Self::mandatory) event.
+    pub fn row(self) -> Result<Row> {
+        self.times.check_of_row()?;
+        if self.mandatory {
+            return Err(Error::invalid(format!(
+                "event `{}` is mandatory, but its subscribers are not known until a relay publishes \
+                 it; leave `mandatory` out",
+                self.topic
+            )));
+        }
+        let id = self.id.unwrap_or_else(JobId::new);
+        let client = self.client.clone();
+        let writing = client.observer().writing(&self.topic, None, Some(id));
+        let row = writing.span().in_scope(|| {
+            let (event, now) = self.event(id, &writing)?;
+            Row::of_event(client.namespace(), event, now)
+        });
+        writing.written(&row);
+        row
+    }
+
     async fn publish(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
         let sending = self.client.observer().sending_event(&self.topic, id);
@@ -155,6 +184,16 @@ impl Publish {
     }
 
     async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
+        let (client, timeout) = (self.client.clone(), self.times.timeout_of_call());
+        let mandatory = self.mandatory;
+        let (event, _) = self.event(id, sending)?;
+        let engine = client.engine();
+        check_events(&**engine)?;
+        within(timeout, engine.publish(event, mandatory)).await
+    }
+
+    /// The event, and the time at which it was made.
+    fn event<C>(self, id: JobId, sending: &Sending<C>) -> Result<(EventEnvelope, SystemTime)> {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;
@@ -188,10 +227,7 @@ impl Publish {
             expires_at: moments.expires_at,
             enqueued_by: Some(Arc::clone(self.client.program())),
         };
-        let engine = self.client.engine();
-        check_events(&**engine)?;
-        let publishing = engine.publish(event, self.mandatory);
-        within(self.times.timeout_of_call(), publishing).await
+        Ok((event, moments.now))
     }
 }
 

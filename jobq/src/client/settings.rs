@@ -77,6 +77,17 @@ impl Times {
         Ok(())
     }
 
+    /// As [`check`](Self::check), for a row of an outbox: it is made without waiting.
+    pub(super) fn check_of_row(&self) -> Result<()> {
+        if self.timeout.is_some() {
+            return Err(Error::invalid(
+                "the row of an outbox is made without waiting for a broker, so it has no timeout; \
+                 leave `timeout` out",
+            ));
+        }
+        self.check()
+    }
+
     /// How long the call waits; `None` for the client's timeout.
     pub(super) fn timeout_of_call(&self) -> Option<Duration> {
         self.timeout

@@ -105,6 +105,16 @@ pub trait Engine: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Returns when the engine can store jobs, as far as it knows: it is connected, and its store takes
+    /// messages. At once by default.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached within its timeout, or that takes no messages.
+    async fn ready(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Stores a job in its queue, which must have been declared. It is durable when the [`Pushing`]
     /// returns `Ok`. The push may begin at the call, and goes on if the future is dropped.
     ///

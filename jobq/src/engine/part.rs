@@ -5,7 +5,6 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
 use super::{Counts, Figure};
-#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 use crate::job::Priority;
 use crate::period;
 
@@ -55,7 +54,6 @@ impl Part {
 
 impl Place {
     /// The place of due jobs with this priority.
-    #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
     pub(crate) fn of_due(priority: Priority) -> Self {
         match priority {
             Priority::High => Self::High,

@@ -24,6 +24,7 @@ mod client;
 mod connection;
 mod lazy;
 mod pool;
+mod relay;
 #[cfg(feature = "rabbitmq")]
 mod waits;
 
@@ -31,6 +32,7 @@ pub(crate) use client::{Batch, Call, ClientMetrics};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use connection::ConnectionMetrics;
 pub(crate) use pool::{PoolLevel, QueueMetrics, Switch};
+pub(crate) use relay::RelayMetrics;
 #[cfg(feature = "rabbitmq")]
 pub(crate) use waits::comes_through;
 
@@ -74,6 +76,9 @@ pub const RESULT: &str = "result";
 pub const OUTCOME: &str = "outcome";
 /// The label with the [`FailedReason`](crate::FailedReason) of a failed job.
 pub const REASON: &str = "reason";
+
+/// The label with the name of a table `jobq_outbox`: [`RelayHealth::source`](crate::relay::RelayHealth).
+pub const OUTBOX: &str = "outbox";
 
 /// The value of a label whose own value is not known to the program.
 pub const UNKNOWN: &str = "unknown";
@@ -161,9 +166,28 @@ pub const RECONNECTS: Metric = counter(
 /// Outcomes that the engine did not record.
 pub const UNRECORDED: Metric =
     counter("jobq_unrecorded_total", &[], "Outcomes that the engine did not record.");
+/// Rows that a relay has sent (`accepted`), and how often one was refused.
+pub const RELAYED: Metric = counter(
+    "jobq_relay_rows_total",
+    &[OUTBOX, RESULT],
+    "Rows of an outbox that a relay has sent, and how often one was refused.",
+);
+/// Relays that work on the table: 1 of all, while the others stand by.
+pub const RELAY_WORKING: Metric =
+    gauge_of_outbox("jobq_relay_working", "1 while this relay sends the rows of the outbox.");
+/// The age of the oldest row that was not tried yet.
+pub const RELAY_LAG: Metric = gauge_of_outbox(
+    "jobq_relay_lag_seconds",
+    "Age of the oldest row of the outbox that was not tried yet; 0 without one.",
+);
+/// Rows that were refused and are tried again.
+pub const RELAY_REFUSED: Metric = gauge_of_outbox(
+    "jobq_relay_refused_rows",
+    "Rows of the outbox that were refused and are tried again.",
+);
 
 /// All metrics.
-pub const ALL: [Metric; 17] = [
+pub const ALL: [Metric; 21] = [
     ENQUEUED,
     ENQUEUE_DURATION,
     PUBLISHED,
@@ -181,6 +205,10 @@ pub const ALL: [Metric; 17] = [
     WAITS_STUCK,
     RECONNECTS,
     UNRECORDED,
+    RELAYED,
+    RELAY_WORKING,
+    RELAY_LAG,
+    RELAY_REFUSED,
 ];
 
 const fn counter(
@@ -201,6 +229,10 @@ const fn histogram(
 
 const fn gauge(name: &'static str, description: &'static str) -> Metric {
     Metric { name, kind: Kind::Gauge, labels: &[QUEUE], description }
+}
+
+const fn gauge_of_outbox(name: &'static str, description: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, labels: &[OUTBOX], description }
 }
 
 const METADATA: Metadata<'static> =

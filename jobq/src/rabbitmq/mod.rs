@@ -205,6 +205,11 @@ impl Engine for Rabbit {
         self.broker.patiently(DECLARING, declaring).await
     }
 
+    async fn ready(&self) -> Result<()> {
+        let connected = async { self.broker.up().await.map(drop) };
+        self.broker.unless_blocked("waiting for the broker", connected).await
+    }
+
     fn push(&self, job: Envelope) -> Pushing {
         if let Err(closed) = self.broker.check_open() {
             return Box::pin(ready(Err(closed)));

@@ -9,9 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::Attempt;
 use super::cancellation::{Cancellation, Cancelled};
 use crate::client::Client;
+use crate::error::Result;
 #[cfg(feature = "schedules")]
 use crate::job::headers::MISSED;
 use crate::job::{Envelope, JobId, Priority};
+use crate::outbox::Mark;
 
 /// Argument of a job function: information about the attempt. Cloning it is cheap.
 ///
@@ -81,6 +83,28 @@ impl JobContext {
     #[must_use]
     pub fn id(&self) -> JobId {
         self.envelope.id
+    }
+
+    /// The mark of a step of this job in the table `jobq_inbox`, for a transaction of your database: an
+    /// effect that commits together with its mark happens once. The module
+    /// [`outbox`](crate::outbox) has the statement that inserts it. Each effect of a job that has a
+    /// transaction of its own needs a step of its own.
+    ///
+    /// ```
+    /// # fn main() -> jobq::Result<()> {
+    /// let ctx = jobq::JobContext::for_test();
+    /// let mark = ctx.mark("charge")?;
+    /// assert_eq!((&*mark.step, mark.job_id), ("charge", ctx.id().to_string()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): a step without 1 to 120 bytes, or with NUL.
+    pub fn mark(&self, step: &str) -> Result<Mark> {
+        let name = self.envelope.name.as_deref().unwrap_or_default();
+        Mark::new(self.client.namespace(), (self.queue(), name), self.id(), step)
     }
 
     /// The number of this attempt, from 1.

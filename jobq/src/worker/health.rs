@@ -9,6 +9,7 @@ use crate::engine::{Consumer, Interruption, Pause};
 use crate::error::{Error, Result};
 use crate::job::millis;
 use crate::metrics::Switch;
+use crate::relay::RelayHealth;
 
 /// The current state of a pool, from [`RunningPool::health`](crate::RunningPool::health).
 #[derive(Debug, Clone, Serialize)]
@@ -26,6 +27,8 @@ pub struct PoolHealth {
     /// use could not be renewed, with the time for which they are still valid. jobq asks the source
     /// again until it answers. `None` otherwise.
     pub credentials: Option<Error>,
+    /// The [relays](crate::WorkerPool::relay) of the pool.
+    pub relays: Vec<RelayHealth>,
 }
 
 impl PoolHealth {
@@ -291,7 +294,7 @@ mod tests {
 
     fn health(state: QueueState) -> PoolHealth {
         let queues = vec![QueueHealth { queue: "mail".into(), state, lost_slots: 0 }];
-        PoolHealth { queues, missing: None, credentials: None }
+        PoolHealth { queues, missing: None, credentials: None, relays: Vec::new() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod periodic;
 mod start;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -21,6 +22,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::job::Outcome;
 use crate::period::{IntoPeriod, PeriodError};
+use crate::relay::{Source, Task};
 
 /// The default shutdown timeout: the pool ends before the 30 s after which Kubernetes kills it.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
@@ -59,6 +61,7 @@ pub struct WorkerPool {
     /// The error of a shutdown timeout whose text is no duration.
     unread_timeout: Option<PeriodError>,
     control: PoolControl,
+    relays: Vec<Task>,
 }
 
 impl WorkerPool {
@@ -79,6 +82,7 @@ impl WorkerPool {
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             unread_timeout: None,
             control: PoolControl::default(),
+            relays: Vec::new(),
         }
     }
 
@@ -191,6 +195,22 @@ impl WorkerPool {
         Fut: Future<Output = Outcome> + Send + 'static,
     {
         self.registry.layers.push(layer);
+        self
+    }
+
+    /// Adds a [relay](crate::relay): while the pool runs, the jobs that transactions have left in this
+    /// table are enqueued. Each pool of a fleet may have it; one of them works. A pool without jobs does
+    /// not start: see [`Relay`](crate::relay::Relay).
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # fn example(client: Client, outbox: impl jobq::relay::Source) {
+    /// let pool = WorkerPool::new(&client).register::<Mail>().relay(outbox);
+    /// # }
+    /// ```
+    pub fn relay(mut self, source: impl Source) -> Self {
+        self.relays.push(Task::new(&self.client, Arc::new(source)));
         self
     }
 

@@ -16,6 +16,7 @@ use super::shared::{RECORD_LIMIT, Shared};
 use super::solo;
 use crate::engine::{Consumer, Diagnose, Membership};
 use crate::error::{Error, ErrorKind, Result};
+use crate::relay::Board;
 use crate::telemetry;
 
 /// How long the queues may take to end after the shutdown timeout, whatever an attempt or an engine
@@ -31,6 +32,7 @@ pub struct RunningPool {
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
     parts: Vec<PoolPart>,
+    relays: Vec<Arc<Board>>,
 }
 
 /// The consumers of a queue: of its jobs, and of its solo jobs.
@@ -39,7 +41,7 @@ pub(super) type Consumers = (Consumer, Option<Consumer>);
 /// How long a pool that has ended waits until others have its seats.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The tasks that enqueue the jobs of schedules. Each ends when the pool takes no more jobs.
+/// The tasks that enqueue the jobs of schedules and of tables. Each ends when the pool takes no more jobs.
 pub(super) type Keepers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// The tasks of a pool, and its membership.
@@ -48,13 +50,15 @@ pub(super) struct Tasks {
     pub(super) consumers: Vec<Consumers>,
     pub(super) keepers: Keepers,
     pub(super) membership: Option<Membership>,
+    /// The states of the relays, which are keepers.
+    pub(super) relays: Vec<Arc<Board>>,
 }
 
 impl RunningPool {
     pub(super) fn start(
         shared: &Arc<Shared>,
         parts: Vec<PoolPart>,
-        Tasks { consumers, keepers, membership }: Tasks,
+        Tasks { consumers, keepers, membership, relays }: Tasks,
         shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
@@ -135,7 +139,7 @@ impl RunningPool {
             }));
             report.send_replace(Some(result));
         });
-        Self { shared: Arc::clone(shared), ended, parts }
+        Self { shared: Arc::clone(shared), ended, parts, relays }
     }
 
     /// The state of each queue: whether jobs are taken, and if not, since when and why. Use it in
@@ -169,6 +173,7 @@ impl RunningPool {
             queues: self.parts.iter().map(queue).collect(),
             missing: store.and_then(Diagnose::missing),
             credentials: store.and_then(Diagnose::credentials),
+            relays: self.relays.iter().map(|relay| relay.health()).collect(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::engine::{About, Consume, Membership, PoolId, QueueName, check_events};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
+use crate::relay::Task;
 use crate::telemetry;
 use crate::worker::answers::{ControlledPool, PoolControl, PoolPart};
 use crate::worker::queue::Queue;
@@ -79,10 +80,16 @@ impl WorkerPool {
         telemetry::pool_started(&about.name, client.namespace(), shared.joined(), settings);
         let timeout = self.shutdown_timeout;
         #[cfg(feature = "schedules")]
-        let keepers = schedules.into_keepers(&shared, &parts);
+        let mut keepers = schedules.into_keepers(&shared, &parts);
         #[cfg(not(feature = "schedules"))]
-        let keepers = Keepers::new();
-        let tasks = Tasks { consumers, keepers, membership };
+        let mut keepers = Keepers::new();
+        let relays = self.relays.iter().map(Task::board).collect();
+        for relay in self.relays {
+            let relaying = relay.run(shared.enough.clone());
+            // The queues tell of a client that was closed.
+            keepers.push(Box::pin(async { _ = relaying.await }));
+        }
+        let tasks = Tasks { consumers, keepers, membership, relays };
         Ok(RunningPool::start(&shared, parts, tasks, timeout, background))
     }
 }

@@ -1,0 +1,21 @@
+//! Jobs that are enqueued inside a transaction of your database, and effects that happen once in it.
+//!
+//! `docs/transactions.md` in the repository leads through both. The crates `jobq-tokio-postgres` and
+//! `jobq-sqlx` do it for their libraries. With any other library, this module has the statements and
+//! their parameters:
+//!
+//! * [`Enqueue::row`](crate::Enqueue::row) makes a [`Row`] of the table `jobq_outbox`. Insert it in your
+//!   transaction by [`postgres::INSERT`]. A [relay](crate::relay) enqueues the job after the commit.
+//! * [`JobContext::mark`](crate::JobContext::mark) makes a [`Mark`] of the table `jobq_inbox`. Insert it
+//!   by [`postgres::MARK`] together with an effect, which then happens once.
+//!
+//! `docs/outbox.md` describes the tables for programs that write them without jobq.
+
+mod content;
+mod mark;
+pub mod postgres;
+mod row;
+
+pub(crate) use content::Content;
+pub use mark::{Mark, Marked};
+pub use row::Row;
