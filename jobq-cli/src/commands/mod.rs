@@ -10,9 +10,11 @@ pub(crate) mod failed;
 mod man;
 mod metrics;
 mod migrate;
+mod outbox;
 mod pause;
 mod publish;
 mod queues;
+mod relay;
 mod resume;
 mod schedules;
 mod topology;
@@ -66,6 +68,9 @@ enum Command {
     Topology(topology::Command),
     #[command(subcommand)]
     Schedules(schedules::Command),
+    #[command(subcommand)]
+    Outbox(outbox::Command),
+    Relay(relay::Arguments),
     Metrics(metrics::Arguments),
     Migrate(migrate::Arguments),
     Completions(completions::Arguments),
@@ -91,6 +96,8 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Topology(arguments) => Box::pin(topology::run(arguments, options, output)).await,
         Command::Schedules(arguments) => schedules::run(arguments, options, output).await,
+        Command::Outbox(arguments) => outbox::run(arguments, options, output).await,
+        Command::Relay(arguments) => relay::run(arguments, options, output).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),

@@ -13,6 +13,7 @@ mod looks;
 mod made;
 mod nights;
 mod operations;
+mod outbox;
 mod process;
 mod schedules;
 mod schema;

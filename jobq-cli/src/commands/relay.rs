@@ -1,0 +1,28 @@
+use clap::Args;
+use jobq::relay::{Relay, Source as _};
+
+use crate::commands::outbox::Database;
+use crate::end::{End, Ended};
+use crate::options::Options;
+use crate::output::Output;
+use crate::signals;
+
+/// Enqueue the jobs that transactions have left in the outbox of a database
+///
+/// Runs until Ctrl-C or SIGTERM. Any number may run on one database: one works, and another one takes
+/// over when it ends. What cannot be sent is logged, and is tried again. A worker pool can do the
+/// same: see `WorkerPool::relay`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    database: Database,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let client = options.enqueuing_client().await?;
+    let outbox = arguments.database.outbox()?;
+    output.note(&format!("relaying from {}", outbox.name()));
+    Relay::new(&client, outbox).run_until(signals::stop()).await?;
+    client.close().await;
+    Ok(End::Done)
+}
