@@ -1,0 +1,105 @@
+use jobq::{Enqueue, EnqueueAll, EnqueueNamed, JobId, Publish, Result};
+use sqlx::{Database, PgConnection, Transaction};
+
+use crate::statements::{insert, insert_many};
+
+/// The most rows of a statement.
+const BATCH: usize = 500;
+/// A statement with so many bytes of payload takes no further row.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Enqueues and publishes in a transaction of the user's, on a connection of the type `C`.
+///
+/// ```no_run
+/// use jobq_sqlx::Within;
+///
+/// # #[jobq::job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+/// # async fn example(client: jobq::Client, db: sqlx::PgPool) -> Result<(), jobq::BoxError> {
+/// let mut tx = db.begin().await?;
+/// client.enqueue(Remind { user_id: 7 }).delay("10m").within(&mut *tx).await?;
+/// client.publish("user.created", &7).within(&mut *tx).await?;
+/// client.enqueue_all((1..=1_000).map(|user_id| Remind { user_id })).within(&mut *tx).await?;
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be enqueued within a `{C}`",
+    note = "pass the connection of a transaction: `.within(&mut *tx)`"
+)]
+pub trait Within<C> {
+    /// The id of the job or event, or the ids of many.
+    type Ids;
+
+    /// Writes the job into the table `jobq_outbox`. It is enqueued after the commit, by a
+    /// [relay](jobq::relay). Neither the broker nor the file of jobq is used: they may be away.
+    ///
+    /// A delay counts from this call.
+    ///
+    /// # Errors
+    ///
+    /// As awaiting the call, as far as no broker is needed; settings that only make sense with one,
+    /// such as `timeout`; a connection on which [`begin`](sqlx::Connection::begin) or
+    /// [`begin_with`](sqlx::Connection::begin_with) has begun no transaction. Nothing was sent to
+    /// the database then, and a transaction can go on. An error of the database ends the
+    /// transaction, as for any other statement.
+    fn within(self, tx: &mut C) -> impl Future<Output = Result<Self::Ids>> + Send;
+}
+
+impl Within<PgConnection> for Enqueue {
+    type Ids = JobId;
+
+    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
+        insert(tx, &self.row()?).await
+    }
+}
+
+impl Within<PgConnection> for EnqueueNamed {
+    type Ids = JobId;
+
+    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
+        insert(tx, &self.row()?).await
+    }
+}
+
+impl Within<PgConnection> for Publish {
+    type Ids = JobId;
+
+    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
+        insert(tx, &self.row()?).await
+    }
+}
+
+/// A statement takes up to 500 rows. An error of one job is returned before those after it are
+/// made. The transaction may have some of those before it, so roll it back.
+impl Within<PgConnection> for EnqueueAll<'_> {
+    type Ids = Vec<JobId>;
+
+    async fn within(self, tx: &mut PgConnection) -> Result<Vec<JobId>> {
+        let (mut ids, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for row in self.rows()? {
+            let row = row?;
+            ids.push(row.job_id.parse()?);
+            bytes += row.payload.len();
+            batch.push(row);
+            if batch.len() == BATCH || bytes >= BATCH_BYTES {
+                insert_many(tx, &batch).await?;
+                batch.clear();
+                bytes = 0;
+            }
+        }
+        if !batch.is_empty() {
+            insert_many(tx, &batch).await?;
+        }
+        Ok(ids)
+    }
+}
+
+/// `&mut tx` is as good as `&mut *tx`.
+impl<T: Within<DB::Connection>, DB: Database> Within<Transaction<'_, DB>> for T {
+    type Ids = T::Ids;
+
+    fn within(self, tx: &mut Transaction<'_, DB>) -> impl Future<Output = Result<T::Ids>> + Send {
+        self.within(&mut **tx)
+    }
+}
