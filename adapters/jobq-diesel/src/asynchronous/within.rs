@@ -1,0 +1,90 @@
+use diesel_async::AsyncPgConnection;
+use jobq::outbox::Row;
+use jobq::{Enqueue, EnqueueAll, EnqueueNamed, JobId, Publish, Result};
+
+use super::execute;
+use crate::statements::{INSERTING, insert};
+
+/// Enqueues and publishes in a transaction of the user's.
+///
+/// ```no_run
+/// use diesel_async::{AsyncConnection, AsyncPgConnection};
+/// use jobq::BoxError;
+/// use jobq_diesel::asynchronous::Within;
+///
+/// # #[jobq::job] async fn remind(user_id: u64) -> Result<(), BoxError> { Ok(()) }
+/// # async fn example(client: jobq::Client, mut db: AsyncPgConnection) -> Result<(), BoxError> {
+/// db.transaction::<_, BoxError, _>(async |connection| {
+///     client.enqueue(Remind { user_id: 7 }).delay("10m").within(connection).await?;
+///     client.publish("user.created", &7).within(connection).await?;
+///     let jobs = client.enqueue_all((1..=1_000).map(|user_id| Remind { user_id }));
+///     jobs.within(connection).await?;
+///     Ok(())
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Within {
+    /// The id of the job or event, or the ids of many.
+    type Ids;
+
+    /// Writes the job into the table `jobq_outbox`. It is enqueued after the commit, by a
+    /// [relay](jobq::relay). Neither the broker nor the file of jobq is used: they may be away.
+    ///
+    /// A delay counts from this call.
+    ///
+    /// # Errors
+    ///
+    /// As awaiting the call, as far as no broker is needed; settings that only make sense with one,
+    /// such as `timeout`; a connection on which diesel has begun no transaction, also if a
+    /// statement of yours has begun one. Nothing was sent to the database then, and a transaction
+    /// can go on. An error of the database ends the transaction, as for any other statement.
+    fn within(
+        self,
+        connection: &mut AsyncPgConnection,
+    ) -> impl Future<Output = Result<Self::Ids>> + Send;
+}
+
+impl Within for Enqueue {
+    type Ids = JobId;
+
+    async fn within(self, connection: &mut AsyncPgConnection) -> Result<JobId> {
+        write(connection, &self.row()?).await
+    }
+}
+
+impl Within for EnqueueNamed {
+    type Ids = JobId;
+
+    async fn within(self, connection: &mut AsyncPgConnection) -> Result<JobId> {
+        write(connection, &self.row()?).await
+    }
+}
+
+impl Within for Publish {
+    type Ids = JobId;
+
+    async fn within(self, connection: &mut AsyncPgConnection) -> Result<JobId> {
+        write(connection, &self.row()?).await
+    }
+}
+
+/// An error of one job is returned before those after it are made. The transaction has those before
+/// it, so roll it back.
+impl Within for EnqueueAll<'_> {
+    type Ids = Vec<JobId>;
+
+    async fn within(self, connection: &mut AsyncPgConnection) -> Result<Vec<JobId>> {
+        let mut ids = Vec::new();
+        for row in self.rows()? {
+            ids.push(write(connection, &row?).await?);
+        }
+        Ok(ids)
+    }
+}
+
+async fn write(connection: &mut AsyncPgConnection, row: &Row) -> Result<JobId> {
+    execute(connection, INSERTING, insert(row)).await?;
+    row.job_id.parse()
+}

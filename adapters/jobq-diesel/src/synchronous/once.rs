@@ -1,0 +1,56 @@
+use diesel::PgConnection;
+use jobq::outbox::Marked;
+use jobq::{JobContext, Result};
+
+use super::execute;
+use crate::statements::{MARKING, mark};
+
+/// Makes the effects of a job happen once. The job is a plain `fn`, since diesel blocks its thread.
+///
+/// ```no_run
+/// use diesel::r2d2::{ConnectionManager, Pool};
+/// use diesel::sql_types::BigInt;
+/// use diesel::{Connection, PgConnection, RunQueryDsl, sql_query};
+/// use jobq::{BoxError, JobContext, State, job};
+/// use jobq_diesel::Once;
+///
+/// #[job(retries = 5)]
+/// fn pay(
+///     account: i64,
+///     cents: i64,
+///     db: State<Pool<ConnectionManager<PgConnection>>>,
+///     ctx: JobContext,
+/// ) -> Result<(), BoxError> {
+///     db.get()?.transaction(|connection| {
+///         if ctx.once(connection, "pay")?.is_first() {
+///             let update = "UPDATE accounts SET cents = cents - $2 WHERE id = $1";
+///             let update = sql_query(update).bind::<BigInt, _>(account);
+///             update.bind::<BigInt, _>(cents).execute(connection)?;
+///         }
+///         Ok(()) // the payment and its mark, or neither
+///     })
+/// }
+/// ```
+pub trait Once {
+    /// Marks a step of the job as done, in this transaction, and tells whether that is the first
+    /// time. The effect of the step belongs into the same transaction.
+    ///
+    /// If two attempts do the same step at once, the second one waits here for the end of the first
+    /// transaction. A relay deletes marks after 30 days: a failed job that is retried later does
+    /// its steps again.
+    ///
+    /// # Errors
+    ///
+    /// A step without 1 to 120 bytes; a connection on which diesel has begun no transaction; an
+    /// error of the database. Under `REPEATABLE READ` and `SERIALIZABLE`, two attempts at once give
+    /// one of them a serialization failure (40001), after which the attempt has to be repeated:
+    /// return the error.
+    fn once(&self, connection: &mut PgConnection, step: &str) -> Result<Marked>;
+}
+
+impl Once for JobContext {
+    fn once(&self, connection: &mut PgConnection, step: &str) -> Result<Marked> {
+        let marked = execute(connection, MARKING, mark(&self.mark(step)?))?;
+        Ok(Marked::from_affected(marked))
+    }
+}
