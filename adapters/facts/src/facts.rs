@@ -48,10 +48,19 @@ impl<A: Adapter> Shop<A> {
         timeout(Duration::from_secs(60), emptied).await.expect("the relay sends all");
     }
 
+    /// Ends the pool, whose relay works. It tells so after its first turn, of which a job may have run.
     async fn close(self) {
-        let health = self.pool.health();
-        let [relay] = &*health.relays else { panic!("{health:?}") };
-        assert!(matches!(relay.state, RelayState::Sending), "{relay:?}");
+        let is_sending = || {
+            let health = self.pool.health();
+            matches!(&*health.relays, [relay] if matches!(relay.state, RelayState::Sending))
+        };
+        let working = async {
+            while !is_sending() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let working = timeout(Duration::from_secs(60), working).await;
+        assert!(working.is_ok(), "{:?}", self.pool.health());
         self.pool.shutdown().await.expect("the pool ends");
     }
 }

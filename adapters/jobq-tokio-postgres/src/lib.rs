@@ -1,4 +1,4 @@
-//! Jobs of [jobq](jobq) inside transactions of PostgreSQL, by [`tokio_postgres`].
+//! Jobs of [jobq] inside transactions of PostgreSQL, by [`tokio_postgres`].
 //!
 //! * [`Within::within`] enqueues a job in a transaction: it exists if and only if the transaction
 //!   commits.

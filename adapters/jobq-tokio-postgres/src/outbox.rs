@@ -94,7 +94,7 @@ WHERE NOT has_table_privilege(want.table_::regclass, want.right_)";
 /// use jobq_tokio_postgres::PgOutbox;
 ///
 /// let outbox = PgOutbox::connect("postgres://shop:secret@db:5432/shop").await?;
-/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()).await
+/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()?).await
 /// # }
 /// ```
 #[derive(Debug)]

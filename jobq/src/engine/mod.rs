@@ -76,8 +76,8 @@ pub(crate) use visiting::run_to_end;
 use crate::clock::Clock;
 pub use crate::credentials::CredentialsSource;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::MAX_PAYLOAD;
 pub use crate::job::{Envelope, EventEnvelope};
+use crate::job::{MAX_PAYLOAD, Priority};
 
 /// A store of queues with jobs in them.
 ///
@@ -113,6 +113,19 @@ pub trait Engine: Any + fmt::Debug + Send + Sync {
     /// An engine that cannot be reached within its timeout, or that takes no messages.
     async fn ready(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether jobs of this priority can be pushed into a queue: somebody has declared it, with priorities
+    /// if the job has one. By default it is looked for in the [parts](Administer::parts) of the queue, and
+    /// `true` without an administration.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached.
+    async fn has_queue(&self, queue: &str, priority: Priority) -> Result<bool> {
+        let Some(administer) = self.administer() else { return Ok(true) };
+        let lane = Place::of_due(priority);
+        Ok(administer.parts(queue).await?.iter().any(|part| part.place == lane))
     }
 
     /// Stores a job in its queue, which must have been declared. It is durable when the [`Pushing`]

@@ -1,8 +1,8 @@
 //! Jobs that are enqueued inside a transaction of your database, and effects that happen once in it.
 //!
-//! `docs/transactions.md` in the repository leads through both. The crates `jobq-tokio-postgres` and
-//! `jobq-sqlx` do it for their libraries. With any other library, this module has the statements and
-//! their parameters:
+//! `docs/transactions.md` in the repository leads through both. The crates `jobq-tokio-postgres`,
+//! `jobq-sqlx`, `jobq-diesel` and `jobq-sea-orm` do it for their libraries. With any other library, this
+//! module has the statements and their parameters:
 //!
 //! * [`Enqueue::row`](crate::Enqueue::row) makes a [`Row`] of the table `jobq_outbox`. Insert it in your
 //!   transaction by [`postgres::INSERT`]. A [relay](crate::relay) enqueues the job after the commit.

@@ -71,6 +71,32 @@ pub fn error(doing: &str, code: &str, message: &str) -> Error {
     Error::new(kind, format!("{doing}: {message}{remedy}"))
 }
 
+/// The error of jobq for a database that gave no answer, with what an error of its library has below it,
+/// for an adapter.
+///
+/// ```
+/// use jobq::outbox::postgres;
+///
+/// let broken = std::io::Error::other("broken pipe");
+/// let error = postgres::no_answer("writing a row of jobq_outbox", &broken);
+/// assert!(error.is_connection());
+/// assert_eq!(error.to_string(), "writing a row of jobq_outbox: broken pipe");
+/// ```
+#[must_use]
+pub fn no_answer(doing: &str, error: &dyn std::error::Error) -> Error {
+    let mut text = format!("{doing}: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        // Many errors have the text of their cause in their own.
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    Error::new(ErrorKind::Connection, text)
+}
+
 /// The kind of an error, and what to do about it.
 fn meaning(code: &str) -> (ErrorKind, &'static str) {
     match code {
@@ -88,6 +114,7 @@ fn meaning(code: &str) -> (ErrorKind, &'static str) {
             "; who enqueues needs INSERT on jobq_outbox; a relay needs SELECT, UPDATE and DELETE on \
              jobq_outbox, and SELECT and DELETE on jobq_inbox; a job needs INSERT on jobq_inbox",
         ),
+        "25P01" => (ErrorKind::Invalid, "; the transaction has ended: begin another one"),
         "25P02" => {
             (ErrorKind::Invalid, "; an earlier statement of the transaction failed: roll it back")
         }
@@ -112,6 +139,7 @@ mod tests {
             ("42P01", NotFound),
             ("42703", Conflict),
             ("42501", Refused),
+            ("25P01", Invalid),
             ("25P02", Invalid),
             ("40001", Conflict),
             ("57P01", Connection),

@@ -49,6 +49,7 @@ use self::connection::probe::Carrier;
 use self::connection::supervised::Target;
 use self::connection::tls::Tls;
 use self::consume::Consumers;
+use self::errors::is_forbidden;
 use self::publish::{Enqueuer, Publisher};
 use self::seat::RabbitSeats;
 use self::stray::Strays;
@@ -58,6 +59,7 @@ use self::topology::memory::Declared;
 use self::topology::names::Names;
 use self::topology::probes::node_probe;
 use self::topology::requirements::Wanted;
+use self::topology::routing_key;
 use self::topology::upkeep;
 use crate::background;
 use crate::clock::Clock;
@@ -66,7 +68,7 @@ use crate::engine::{
     Pushing, QueueSpec, Seats,
 };
 use crate::error::Result;
-use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
+use crate::job::{Envelope, EventEnvelope, Priority, check_name, check_pattern};
 use crate::metrics::ConnectionMetrics;
 use crate::period;
 
@@ -208,6 +210,24 @@ impl Engine for Rabbit {
     async fn ready(&self) -> Result<()> {
         let connected = async { self.broker.up().await.map(drop) };
         self.broker.unless_blocked("waiting for the broker", connected).await
+    }
+
+    async fn has_queue(&self, queue: &str, priority: Priority) -> Result<bool> {
+        let known = self.declarer.known();
+        let is_known = known.part(queue).is_some();
+        if is_known && (priority == Priority::Normal || known.has_priorities(queue)) {
+            return Ok(true);
+        }
+        let lane = known.names().work(&routing_key::lane(queue, priority));
+        let looking = async {
+            let up = self.broker.up().await?;
+            known.missing_queues.has_queue(&up, &lane).await
+        };
+        match self.broker.unless_blocked("looking for a queue", looking).await {
+            // A user who may only enqueue, on RabbitMQ 4.3.
+            Err(error) if is_forbidden(&error) => Ok(true),
+            found => found,
+        }
     }
 
     fn push(&self, job: Envelope) -> Pushing {

@@ -12,7 +12,7 @@
 //! use jobq::relay::Relay;
 //!
 //! let client = Client::connect("amqp://localhost").await?;
-//! Relay::new(&client, outbox).run_until(jobq::shutdown_signal()).await
+//! Relay::new(&client, outbox).run_until(jobq::shutdown_signal()?).await
 //! # }
 //! ```
 //!

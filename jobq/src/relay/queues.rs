@@ -6,20 +6,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::engine::{Part, Place};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Priority};
 
-/// How long an answer counts. A queue that is deleted meanwhile makes the job unroutable, which is told
-/// as for any other client.
+/// How long it counts that a queue exists. One that is deleted meanwhile makes the job unroutable, which
+/// is told as for any other client.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long it counts that a queue does not exist.
-const FRESH_MISSING: Duration = Duration::from_secs(4);
+/// How long it counts at first that a queue does not exist, and at last: twice as long each time. On
+/// RabbitMQ, each look in vain costs a channel number of the connection, of which there are 2,047.
+const MISSING: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(600)];
 
 #[derive(Debug)]
 pub(super) struct Queues {
     client: Client,
-    seen: BTreeMap<(String, Priority), (Instant, Option<Error>)>,
+    seen: BTreeMap<(String, Priority), Seen>,
+}
+
+/// The answer of a look.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    counts_for: Duration,
+    missing: Option<Error>,
 }
 
 impl Queues {
@@ -34,38 +42,42 @@ impl Queues {
     /// An engine that cannot be reached.
     pub(super) async fn missing(&mut self, job: &Envelope) -> Result<Option<Error>> {
         let key = (job.queue.clone().into_owned(), job.priority());
-        if let Some((at, missing)) = self.seen.get(&key) {
-            let fresh = if missing.is_none() { FRESH } else { FRESH_MISSING };
-            if at.elapsed() < fresh {
-                return Ok(missing.clone());
-            }
+        let before = self.seen.get(&key);
+        if let Some(seen) = before.filter(|seen| seen.at.elapsed() < seen.counts_for) {
+            return Ok(seen.missing.clone());
         }
+        let again = before.filter(|seen| seen.missing.is_some()).map(|seen| seen.counts_for * 2);
         let missing = self.look(&key.0, key.1).await?;
-        self.seen.retain(|_, (at, _)| at.elapsed() < FRESH);
-        self.seen.insert(key, (Instant::now(), missing.clone()));
+        let [first, longest] = MISSING;
+        let counts_for = match &missing {
+            None => FRESH,
+            Some(_) => again.unwrap_or(first).min(longest),
+        };
+        self.seen.retain(|_, seen| seen.at.elapsed() < 2 * longest);
+        let seen = Seen { at: Instant::now(), counts_for, missing: missing.clone() };
+        self.seen.insert(key, seen);
         Ok(missing)
     }
 
     async fn look(&self, queue: &str, priority: Priority) -> Result<Option<Error>> {
-        let Some(administer) = self.client.engine().administer() else { return Ok(None) };
-        let parts = administer.parts(queue).await?;
-        if parts.is_empty() {
-            let text = format!(
-                "queue `{queue}` does not exist; start a pool that works on it, or declare it with \
-                 `Client::declare`"
-            );
-            return Ok(Some(Error::new(ErrorKind::NotFound, text)));
-        }
-        let lane = Place::of_due(priority);
-        let is_unknown = |part: &Part| part.place == Place::Ready && part.jobs.known().is_none();
-        if parts.iter().any(|part| part.place == lane || is_unknown(part)) {
+        let engine = self.client.engine();
+        if engine.has_queue(queue, priority).await? {
             return Ok(None);
         }
-        let text = format!(
-            "queue `{queue}` has no priorities, and the job has the priority {}; start a pool that works \
-             on the queue with a job that has the key `priorities`",
-            priority.as_str()
-        );
+        let text = if priority != Priority::Normal
+            && engine.has_queue(queue, Priority::Normal).await?
+        {
+            format!(
+                "queue `{queue}` has no priorities, and the job has the priority {}; start a pool that \
+                 works on the queue with a job that has the key `priorities`",
+                priority.as_str()
+            )
+        } else {
+            format!(
+                "queue `{queue}` does not exist; start a pool that works on it, or declare it with \
+                 `Client::declare`"
+            )
+        };
         Ok(Some(Error::new(ErrorKind::NotFound, text)))
     }
 }

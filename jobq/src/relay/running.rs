@@ -39,7 +39,7 @@ const COUNT: Duration = Duration::from_secs(10);
 /// # async fn example(client: jobq::Client, outbox: impl jobq::relay::Source) -> jobq::Result<()> {
 /// use jobq::relay::Relay;
 ///
-/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()).await
+/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()?).await
 /// # }
 /// ```
 #[derive(Debug)]
