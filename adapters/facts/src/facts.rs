@@ -1,5 +1,6 @@
 //! The facts.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobq::relay::RelayState;
@@ -92,7 +93,8 @@ pub async fn options_pass_the_table<A: Adapter>() {
     let mut shop = Shop::<A>::open().await;
     let id = JobId::of_key("order-7");
     let delayed = shop.note("delayed").id(id).delay("1500ms").header("tenant", "acme");
-    let named = shop.client.enqueue_named("note", "notes", &serde_text("named"));
+    let payload = BTreeMap::from([("text", "named")]);
+    let named = shop.client.enqueue_named("note", "notes", &payload);
     let answers = shop.commit(vec![Step::Enqueue(delayed), Step::EnqueueNamed(named)]).await;
     let effects = shop.effects.until(2).await;
     let [named, delayed] = &*effects else { panic!("{effects:?}") };
@@ -103,15 +105,6 @@ pub async fn options_pass_the_table<A: Adapter>() {
     assert!(delayed.started >= delayed.due, "{delayed:?}");
     assert!(delayed.due > named.due + Duration::from_secs(1), "{effects:?}");
     shop.close().await;
-}
-
-#[derive(serde::Serialize)]
-struct Text<'t> {
-    text: &'t str,
-}
-
-fn serde_text(text: &str) -> Text<'_> {
-    Text { text }
 }
 
 /// An event is published after the commit.

@@ -71,6 +71,11 @@ impl Board {
         lock(&self.health).clone()
     }
 
+    /// The table, for people.
+    pub(super) fn source(&self) -> String {
+        lock(&self.health).source.clone()
+    }
+
     pub(super) fn is_sending(&self) -> bool {
         matches!(lock(&self.health).state, RelayState::Sending)
     }

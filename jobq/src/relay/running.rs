@@ -167,37 +167,32 @@ impl Task {
             let turn = AssertUnwindSafe(turns.take()).catch_unwind().await;
             let turn = turn
                 .unwrap_or_else(|panic| Err(Error::new(ErrorKind::Refused, guard::text(panic))));
-            let wait = match turn {
-                Ok(Turn::Worked { sent, refused, is_full }) => {
-                    self.board.set(RelayState::Sending);
-                    self.board.count(sent, refused.len());
-                    for Refusal { seq: row, error, .. } in refused {
-                        if let Some(line) = refusals.happens(Instant::now()) {
-                            let (outbox, more) = (self.source.name(), line.more);
-                            tracing::warn!(
-                                outbox,
-                                row,
-                                error,
-                                more,
-                                "row of the outbox refused; it is tried again"
-                            );
-                        }
+            let (wait, error) = match turn {
+                Ok(Turn::Worked { sent, refused, is_full, given_back }) => {
+                    if given_back.is_none() {
+                        self.board.set(RelayState::Sending);
                     }
-                    if is_full { Duration::ZERO } else { BUSY }
+                    self.board.count(sent, refused.len());
+                    self.tell(&refused, &mut refusals);
+                    (if is_full { Duration::ZERO } else { BUSY }, given_back)
                 }
                 Ok(Turn::Idle) => {
                     self.board.set(RelayState::Sending);
-                    IDLE
+                    (IDLE, None)
                 }
                 Ok(Turn::Standby) => {
                     self.board.set(RelayState::Standby);
-                    STANDBY
+                    (STANDBY, None)
                 }
-                Err(error) if error.is_closed() => return Err(error),
-                Err(error) => {
+                Err(error) => (PAUSE, Some(error)),
+            };
+            let wait = match error {
+                None => wait,
+                Some(error) if error.is_closed() => return Err(error),
+                Some(error) => {
                     self.board.set_interrupted(&error, self.client.clock().now());
                     if let Some(line) = failed.happens(Instant::now()) {
-                        let (outbox, more) = (self.source.name(), line.more);
+                        let (outbox, more) = (self.board.source(), line.more);
                         tracing::warn!(outbox, %error, more, "rows of the outbox cannot be sent; retrying");
                     }
                     PAUSE
@@ -206,6 +201,21 @@ impl Task {
             end.run_until_cancelled(sleep(wait)).await;
         }
         Ok(())
+    }
+
+    fn tell(&self, refused: &[Refusal], refusals: &mut Repeated) {
+        for Refusal { seq: row, error, .. } in refused {
+            if let Some(line) = refusals.happens(Instant::now()) {
+                let (outbox, more) = (self.board.source(), line.more);
+                tracing::warn!(
+                    outbox,
+                    row,
+                    error,
+                    more,
+                    "row of the outbox refused; it is tried again"
+                );
+            }
+        }
     }
 
     /// Counts the rows that are left, now and then.
@@ -236,7 +246,7 @@ impl Task {
             cleaned = Some(Instant::now());
             let cleaning = self.source.clean(self.client.namespace());
             if let Ok(Err(error)) = AssertUnwindSafe(cleaning).catch_unwind().await {
-                let outbox = self.source.name();
+                let outbox = self.board.source();
                 tracing::warn!(outbox, %error, "old marks of the inbox cannot be deleted");
             }
         }

@@ -21,7 +21,7 @@ const HOLD: Duration = Duration::from_secs(10);
 const CALL: Duration = Duration::from_secs(10);
 
 /// What a turn has done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Turn {
     /// Another relay works on the table.
     Standby,
@@ -33,6 +33,8 @@ pub(super) enum Turn {
         refused: Vec<Refusal>,
         /// There may be more rows.
         is_full: bool,
+        /// Why others were given back.
+        given_back: Option<Error>,
     },
 }
 
@@ -57,7 +59,7 @@ impl Turns {
     /// it was settled.
     pub(super) async fn take(&mut self) -> Result<Turn> {
         let turn = self.try_take().await;
-        if turn.is_err() {
+        if matches!(turn, Err(_) | Ok(Turn::Worked { given_back: Some(_), .. })) {
             self.cursor.gave_back();
         }
         turn
@@ -87,11 +89,8 @@ impl Turns {
         if sent + refused.len() > 0 {
             self.in_time("deleting the rows that were sent", taken.settle(outcome.settled)).await?;
         }
-        if let Some(error) = outcome.given_back {
-            return Err(error);
-        }
         self.cursor.took(Instant::now(), last, is_full);
-        Ok(Turn::Worked { sent, refused, is_full })
+        Ok(Turn::Worked { sent, refused, is_full, given_back: outcome.given_back })
     }
 
     /// Sends rows until then, and returns what became of each.
