@@ -69,9 +69,35 @@ conformance!(
     TestKit(Memory::new(Clock::system())),
     delays = yes,
     control = yes,
-    shared = no
+    shared = no,
+    admits = no,
+    departs = no
 );
 conformance!(own_engine, List::default(), delays = yes);
-conformance!(sqlite_memory, SqliteMemory, delays = yes, control = yes, shared = no);
-conformance!(sqlite_file, File(Directory::new()), delays = yes, control = yes, shared = yes);
-conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = yes, shared = yes);
+conformance!(
+    sqlite_memory,
+    SqliteMemory,
+    delays = yes,
+    control = yes,
+    shared = no,
+    admits = yes,
+    departs = yes
+);
+conformance!(
+    sqlite_file,
+    File(Directory::new()),
+    delays = yes,
+    control = yes,
+    shared = yes,
+    admits = yes,
+    departs = yes
+);
+conformance!(
+    rabbitmq,
+    RabbitMq::new(),
+    delays = yes,
+    control = yes,
+    shared = yes,
+    admits = yes,
+    departs = yes
+);

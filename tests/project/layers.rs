@@ -16,7 +16,7 @@ fn layer(module: &str) -> Option<u8> {
         "sqlite" => 21,
         "admin" => 30,
         "client" => 31,
-        "relay" => 32,
+        "moving" | "relay" => 32,
         "worker" => 33,
         "testing" => 34,
         "conformance" | "internals" => 40,
@@ -55,7 +55,7 @@ fn module(path: &str) -> &str {
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them, and
 /// `admin/mod.rs` above those of `admin`.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 21] = [
     "values",
     "errors",
     "lapin",
@@ -65,6 +65,8 @@ const ROOMS: [&str; 19] = [
     "publish",
     "consume",
     "seat",
+    "admin/admit",
+    "admin/departing",
     "admin/waits",
     "admin/control",
     "admin/failed",

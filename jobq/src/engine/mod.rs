@@ -23,6 +23,7 @@ mod durations;
 mod extent;
 mod figure;
 mod migrated;
+mod moving;
 mod options;
 mod part;
 mod queue;
@@ -59,6 +60,7 @@ pub use durations::{Durations, Percentiles};
 pub use extent::Extent;
 pub use figure::Figure;
 pub use migrated::Migrated;
+pub use moving::{Admission, Admit, Depart, Departing, Fate, Next, Scope};
 pub use options::EngineOptions;
 pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};
@@ -190,6 +192,16 @@ pub trait Engine: Any + fmt::Debug + Send + Sync {
 
     /// The seats of its queues, if the engine has them.
     fn seats(&self) -> Option<&dyn Seats> {
+        None
+    }
+
+    /// Takes what other engines have stored, if the engine can.
+    fn admit(&self) -> Option<&dyn Admit> {
+        None
+    }
+
+    /// Hands its jobs to other engines, if the engine can.
+    fn depart(&self) -> Option<&dyn Depart> {
         None
     }
 

@@ -137,9 +137,21 @@ impl FailedJob {
     }
 
     /// The envelope of the job.
+    #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+    pub(crate) fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// The envelope of the job.
     #[cfg(feature = "testing")]
     pub(crate) fn into_envelope(self) -> Envelope {
         self.envelope
+    }
+
+    /// The error and the backtrace, as engines keep them.
+    #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+    pub(crate) fn full_error(&self) -> &str {
+        &self.error
     }
 
     /// The job's id.

@@ -64,8 +64,8 @@ use self::topology::upkeep;
 use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
-    Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, NotPushed,
-    Pushing, QueueSpec, Seats,
+    Administer, Admit, Capabilities, Consume, Consumer, Depart, Diagnose, Engine, EngineOptions,
+    NotPushed, Pushing, QueueSpec, Seats,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, Priority, check_name, check_pattern};
@@ -114,15 +114,16 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     let patience = broker.patience().clone();
     let publisher = Publisher::spawn(publishing, patience, Arc::clone(&known), options.timeout);
     let declarer = Arc::new(Declarer::new(Arc::clone(&broker), known));
+    let enqueuer =
+        Arc::new(Enqueuer::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)));
     let admin = Administration::new(
         &broker,
         &declarer,
         &publisher,
+        &enqueuer,
         #[cfg(feature = "management")]
         management,
     );
-    let enqueuer =
-        Arc::new(Enqueuer::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)));
     Ok(Arc::new(Rabbit {
         seats: Arc::new(RabbitSeats::new(
             Arc::clone(&broker),
@@ -280,6 +281,14 @@ impl Engine for Rabbit {
 
     fn seats(&self) -> Option<&dyn Seats> {
         Some(&*self.seats)
+    }
+
+    fn admit(&self) -> Option<&dyn Admit> {
+        Some(&*self.admin)
+    }
+
+    fn depart(&self) -> Option<&dyn Depart> {
+        Some(&*self.admin)
     }
 
     async fn close(&self) {

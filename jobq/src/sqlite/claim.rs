@@ -127,7 +127,7 @@ pub(super) fn claim_solo(
     Ok(look)
 }
 
-fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
+pub(super) fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
     let attempts = columns::to_attempts(row.get(2)?);
     Ok(Claimed {
         seq: row.get(0)?,

@@ -177,6 +177,13 @@ pub(super) fn release(
     next_due(connection, namespace)
 }
 
+/// The patterns of a queue's subscriptions.
+pub(super) fn patterns(connection: &Connection, queue: i64) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT pattern FROM subscriptions WHERE queue = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_map([queue], |row| columns::text(row, 0))?.collect()
+}
+
 /// The number of jobs that the events which are due have for a queue, before [`release`].
 pub(super) fn due_jobs(
     connection: &Connection,
@@ -187,11 +194,7 @@ pub(super) fn due_jobs(
     if next_due(connection, namespace)?.is_none_or(|due| due > now) {
         return Ok(0);
     }
-    let mut patterns =
-        connection.prepare_cached("SELECT pattern FROM subscriptions WHERE queue = ?1")?;
-    let patterns: Vec<String> = patterns
-        .query_map([queue], |row| columns::text(row, 0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let patterns = patterns(connection, queue)?;
     let sql = "SELECT topic FROM events WHERE namespace = ?1 AND due <= ?2";
     let mut topics = connection.prepare_cached(sql)?;
     let mut rows = topics.query((namespace, now))?;

@@ -15,8 +15,8 @@ const MAX_JOBS: usize = 256;
 #[derive(Default)]
 pub(super) struct Feeds {
     pub(super) all: Vec<Feed>,
-    /// How many hold seats or wait for them.
-    pub(super) seats: usize,
+    /// How many hold seats or wait for them, or take jobs for another engine.
+    pub(super) holders: usize,
     /// Whether consumers or pools have come or gone since the last commit.
     pub(super) changed: bool,
 }

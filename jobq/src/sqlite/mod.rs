@@ -44,8 +44,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::engine::{
-    Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, Migrated,
-    NotPushed, Pushed, Pushing, QueueSpec, Seats, closed,
+    Administer, Admit, Capabilities, Consume, Consumer, Depart, Diagnose, Engine, EngineOptions,
+    Migrated, NotPushed, Pushed, Pushing, QueueSpec, Seats, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope};
@@ -221,6 +221,14 @@ impl Engine for Sqlite {
 
     fn seats(&self) -> Option<&dyn Seats> {
         Some(&self.seats)
+    }
+
+    fn admit(&self) -> Option<&dyn Admit> {
+        Some(&self.admin)
+    }
+
+    fn depart(&self) -> Option<&dyn Depart> {
+        Some(&self.admin)
     }
 
     async fn close(&self) {

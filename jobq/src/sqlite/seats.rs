@@ -87,7 +87,7 @@ struct Claim {
 
 impl Claim {
     fn new(inbox: &Inbox, news: watch::Sender<u64>, queue: &str) -> Result<Self> {
-        inbox.change(|feeds| feeds.seats += 1)?;
+        inbox.change(|feeds| feeds.holders += 1)?;
         let number = i64::try_from(inbox.number()).unwrap_or(i64::MAX);
         Ok(Self { inbox: inbox.clone(), news, queue: queue.to_owned(), number })
     }
@@ -115,7 +115,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         background::spawn(self.free());
         // An engine that is closed has no seats.
-        let _ = self.inbox.change(|feeds| feeds.seats -= 1);
+        let _ = self.inbox.change(|feeds| feeds.holders -= 1);
     }
 }
 

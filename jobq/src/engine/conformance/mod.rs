@@ -19,16 +19,23 @@
 //! }
 //!
 //! jobq::engine::conformance::conformance!(
-//!     sqlite_memory, Memory, delays = yes, control = yes, shared = no
+//!     sqlite_memory,
+//!     Memory,
+//!     delays = yes,
+//!     control = yes,
+//!     shared = no,
+//!     admits = yes,
+//!     departs = yes
 //! );
 //! ```
 //!
-//! The last three arguments are capabilities of the engine. Cases that need a missing capability are
+//! The last arguments are capabilities of the engine. Cases that need a missing capability are
 //! compiled as ignored tests with the reason, so that they are printed and counted:
 //!
 //! * `delays`: an [`Envelope`](crate::engine::Envelope) may be pushed with an initial delay;
 //! * `control`: its pools can be asked, and its queues paused;
-//! * `shared`: several engines can be open on one store at a time.
+//! * `shared`: several engines can be open on one store at a time;
+//! * `admits`, `departs`: it takes jobs of other engines, and hands its own over.
 //!
 //! An engine that moves jobs and has neither events, solo runs nor an administration gives `delays`
 //! alone. `examples/own_engine` is one.

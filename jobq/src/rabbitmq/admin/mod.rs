@@ -4,10 +4,14 @@
 //! * [`failed`] lists, discards and retries failed jobs; one pass takes each once.
 //! * [`figures`] tells how many jobs there are; [`roster`] knows the names of queues, and
 //!   [`subscribers`] ends subscriptions.
+//! * [`admit`] publishes the jobs that come from another engine, and [`departing`] consumes those that
+//!   leave for one.
 //! * [`doctor`] looks for settings that weaken a guarantee; [`provision`] compares a broker with
 //!   declarations.
 
+mod admit;
 pub(crate) mod control;
+mod departing;
 pub(crate) mod doctor;
 pub(crate) mod failed;
 pub(crate) mod figures;
@@ -20,7 +24,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use self::admit::Arrivals;
 use self::control::{Control, examine_clocks};
+use self::departing::Leaving;
 #[cfg(feature = "management")]
 use self::doctor::Management;
 use self::doctor::{Doctor, Listing, Unseen};
@@ -30,8 +36,9 @@ use self::provision::Provision;
 use self::roster::Roster;
 use self::subscribers::Subscribers;
 use crate::engine::{
-    About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Figure, Membership, Part, Pause,
-    PoolId, PoolReport, QueueNames, QueueSpec, Visit, Visited, run_to_end,
+    About, Administer, Admission, Admit, Answers, Ask, Controlled, Counts, Depart, Departing,
+    Diagnose, Figure, Membership, NotPushed, Part, Pause, PoolId, PoolReport, QueueNames,
+    QueueSpec, Scope, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -41,7 +48,7 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::consume::place::Place;
-use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::publish::{Enqueuer, Publisher};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
@@ -60,6 +67,7 @@ pub(crate) struct Administration {
     subscribers: Arc<Subscribers>,
     control: Arc<Control>,
     failed: Arc<Failed>,
+    arrivals: Arrivals,
     doctor: Doctor,
 }
 
@@ -68,6 +76,7 @@ impl Administration {
         broker: &Arc<Broker>,
         declarer: &Arc<Declarer>,
         publisher: &Arc<Publisher>,
+        enqueuer: &Arc<Enqueuer>,
         #[cfg(feature = "management")] management: Option<Management>,
     ) -> Self {
         let known = declarer.known();
@@ -81,6 +90,12 @@ impl Administration {
             Arc::clone(publisher),
             Arc::clone(&queue_types),
         );
+        let arrivals = Arrivals {
+            broker: Arc::clone(broker),
+            declarer: Arc::clone(declarer),
+            publisher: Arc::clone(publisher),
+            enqueuer: Arc::clone(enqueuer),
+        };
         let doctor = Doctor {
             broker: Arc::clone(broker),
             known: Arc::clone(known),
@@ -99,6 +114,7 @@ impl Administration {
             subscribers: Arc::new(subscribers),
             control,
             failed: Arc::new(failed),
+            arrivals,
             doctor,
         }
     }
@@ -214,6 +230,45 @@ impl Administer for Administration {
         let deleted = self.broker.within(&doing, deleting).await?;
         self.roster.forget(&name);
         Ok(deleted)
+    }
+}
+
+#[async_trait]
+impl Admit for Administration {
+    async fn admit(&self, batch: Vec<Admission>) -> Vec<NotPushed> {
+        self.arrivals.admit(batch).await
+    }
+}
+
+#[async_trait]
+impl Depart for Administration {
+    async fn queues_to_declare(&self) -> Result<Vec<QueueSpec>> {
+        let mut parts = self.declarer.known().all();
+        parts.add(self.doctor.listed_parts().await.known().cloned().unwrap_or_default());
+        parts.subscriptions.extend(self.doctor.subscriptions().await?);
+        Ok(parts.specs())
+    }
+
+    async fn depart(&self, scope: Scope) -> Result<Box<dyn Departing>> {
+        let (broker, known, publisher) =
+            (&self.broker, self.declarer.known(), &self.arrivals.publisher);
+        Ok(Box::new(match scope {
+            Scope::Queue(queue) => {
+                check_name("queue", &queue)?;
+                let mut parts = known.part(&queue).unwrap_or_default();
+                let listed = self.doctor.listed(&queue).await;
+                parts.add(listed.known().cloned().flatten().unwrap_or_default());
+                // A pool may have declared it.
+                parts.solo.insert(queue.clone());
+                Leaving::queue(broker, known, publisher, (&queue, &parts))
+            }
+            Scope::Shared => {
+                let mut levels: Vec<_> = known.levels().into_iter().collect();
+                let listed = self.doctor.listed_levels().await;
+                levels.extend(listed.known().cloned().unwrap_or_default());
+                Leaving::levels(broker, known, publisher, levels)
+            }
+        }))
     }
 }
 

@@ -160,6 +160,15 @@ pub(crate) fn key_at_death<'h>(headers: &'h FieldTable, queue: &str) -> Option<&
     keys?.as_slice().first().and_then(text)
 }
 
+/// When the message was last dead-lettered, in whole seconds.
+pub(crate) fn last_death(headers: &FieldTable) -> Option<u64> {
+    let time = |death: &FieldTable| match death.inner().get("time") {
+        Some(AMQPValue::Timestamp(seconds)) => Some(*seconds),
+        _ => None,
+    };
+    tables(headers.inner().get("x-death")?).filter_map(time).max()
+}
+
 /// The queues that dead-lettered the message, latest first if the broker keeps that order.
 pub(crate) fn queues_of_death(headers: &FieldTable) -> impl Iterator<Item = &str> {
     let deaths = headers.inner().get("x-death").into_iter().flat_map(tables);

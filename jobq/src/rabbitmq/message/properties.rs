@@ -28,6 +28,7 @@ use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key::{self, decimal};
 use crate::rabbitmq::values::{fits, integer, long, short, text};
+use crate::telemetry::Who;
 
 const TOPIC: &str = "jobq-topic";
 /// The number of solo runs that were started. Only jobs that run solo have it.
@@ -88,6 +89,19 @@ pub(crate) fn encode(job: Envelope, to: impl Into<Destination>) -> Result<Messag
         properties = properties.with_app_id(short(&**origin)?);
     }
     message(to, job.id, properties, job.payload)
+}
+
+/// Encodes a job that was published before, on another broker or in a file, with these changes.
+pub(crate) fn encode_again(
+    mut job: Envelope,
+    to: impl Into<Destination>,
+    changes: Changes,
+) -> Result<Message> {
+    let payload = std::mem::take(&mut job.payload);
+    let Message { to, properties, .. } = encode(job.clone(), to)?;
+    let who = Who::of_job(&job, &job.queue);
+    let properties = again(&properties, (&who, &job), changes);
+    message(to, job.id, properties, payload)
 }
 
 /// Encodes an event as a message. It names no job: each subscriber has its own.

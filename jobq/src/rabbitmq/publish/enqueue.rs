@@ -137,13 +137,18 @@ impl Enqueuer {
 
     /// Publishes an event. With `mandatory` it must reach a queue.
     pub(crate) async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        let to = self.event_destination(&event).await?;
-        describe(&to);
-        let message = properties::encode_event(event, to)?;
+        let message = self.event_message(event).await?;
+        describe(&message.to);
         if mandatory {
             return self.publish_mandatory(message).await;
         }
         self.publisher.publish(Ok(message)).await
+    }
+
+    /// The message of an event, of which all is declared.
+    pub(crate) async fn event_message(&self, event: EventEnvelope) -> Result<Message> {
+        let to = self.event_destination(&event).await?;
+        properties::encode_event(event, to)
     }
 
     /// The way of an event to its subscribers, of which all is declared.

@@ -117,6 +117,21 @@ impl Wanted {
         self
     }
 
+    /// The queues as they are declared.
+    pub(crate) fn specs(&self) -> Vec<QueueSpec> {
+        let spec = |(name, tiers): (&String, &Arc<Tiers>)| {
+            let of_queue = |(queue, _): &&(String, String)| queue == name;
+            let patterns = self.subscriptions.iter().filter(of_queue).map(|(_, pattern)| pattern);
+            let mut spec = QueueSpec::new(name.as_str()).patterns(patterns);
+            spec.waits = tiers.iter().map(|millis| Duration::from_millis(*millis)).collect();
+            spec.solo = self.solo.contains(name);
+            spec.priorities = self.priorities.contains(name);
+            spec.seat = self.seats.contains(name);
+            spec
+        };
+        self.queues.iter().map(spec).collect()
+    }
+
     /// Adds the lanes of priorities of these queues.
     pub(crate) fn with_priorities(mut self) -> Self {
         self.priorities = self.queues.keys().cloned().collect();

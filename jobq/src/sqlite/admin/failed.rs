@@ -24,12 +24,12 @@ const FULL_BYTES: usize = 16 * 1024 * 1024;
 
 /// The failed jobs that are still to be looked at.
 #[derive(Clone, Copy)]
-struct Ahead {
-    queue: i64,
+pub(super) struct Ahead {
+    pub(super) queue: i64,
     /// The number of the last job that was looked at.
-    after: i64,
+    pub(super) after: i64,
     /// The number of the last job from the start of the visit.
-    last: i64,
+    pub(super) last: i64,
 }
 
 /// A job to be settled. A later one may get its number, but hardly with the same id.
@@ -95,7 +95,8 @@ fn number(seq: i64) -> u64 {
     seq.max(0).unsigned_abs()
 }
 
-fn read_batch(
+/// The first of the jobs that are ahead, with their numbers.
+pub(super) fn read_batch(
     store: &Store<'_>,
     ahead: Ahead,
     name: &str,

@@ -1,6 +1,8 @@
 //! What watches and steers the jobs of a file.
 
+mod admit;
 pub(super) mod control;
+mod departing;
 mod doctor;
 pub(super) mod failed;
 pub(super) mod pauses;
@@ -17,8 +19,9 @@ use super::events;
 use super::inbox::Inbox;
 use super::place::Place;
 use crate::engine::{
-    About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Figure, Membership, Part, Pause,
-    PoolReport, Question, QueueNames, QueueSpec, Visit, Visited, closed, run_to_end,
+    About, Administer, Admission, Admit, Answers, Ask, Controlled, Counts, Depart, Departing,
+    Diagnose, Figure, Membership, NotPushed, Part, Pause, PoolReport, Question, QueueNames,
+    QueueSpec, Scope, Visit, Visited, closed, run_to_end,
 };
 use crate::error::Result;
 use crate::finding::Report;
@@ -88,6 +91,24 @@ impl Administer for Admin {
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
         let queue = queue.name.clone();
         self.inbox.call(move |store| queues::delete(store, &queue, force)).await?
+    }
+}
+
+#[async_trait]
+impl Admit for Admin {
+    async fn admit(&self, batch: Vec<Admission>) -> Vec<NotPushed> {
+        admit::admit(&self.inbox, batch).await
+    }
+}
+
+#[async_trait]
+impl Depart for Admin {
+    async fn queues_to_declare(&self) -> Result<Vec<QueueSpec>> {
+        self.inbox.read(departing::queues).await
+    }
+
+    async fn depart(&self, scope: Scope) -> Result<Box<dyn Departing>> {
+        departing::begin(&self.inbox, scope).await
     }
 }
 

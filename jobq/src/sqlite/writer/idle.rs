@@ -59,9 +59,9 @@ impl Writer {
             || self.sees_dead_owners(now)
     }
 
-    /// Whether it has consumers, seats or pools, and with them a lease.
+    /// Whether it has consumers, seats, departing jobs or pools, and with them a lease.
     pub(super) fn needs_lease(&self) -> bool {
-        !self.feeds.all.is_empty() || self.feeds.seats > 0 || self.steering.has_pools()
+        !self.feeds.all.is_empty() || self.feeds.holders > 0 || self.steering.has_pools()
     }
 
     /// Whether it has a lease or needs one.

@@ -7,6 +7,7 @@ pub mod delay;
 pub mod enqueue;
 pub mod events;
 pub mod failed;
+pub mod moving;
 pub mod pause;
 pub mod priority;
 pub mod retry;
@@ -20,21 +21,24 @@ pub mod visit;
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $store:expr, delays = $delays:ident) => {
-        $crate::conformance! { @all $module, $store, no $delays no no }
+        $crate::conformance! { @all $module, $store, no $delays no no no no }
     };
     (
         $module:ident,
         $store:expr,
         delays = $delays:ident,
         control = $control:ident,
-        shared = $shared:ident
+        shared = $shared:ident,
+        admits = $admits:ident,
+        departs = $departs:ident
     ) => {
-        $crate::conformance! { @all $module, $store, yes $delays $control $shared }
+        $crate::conformance! { @all $module, $store, yes $delays $control $shared $admits $departs }
     };
     (
         @all $module:ident,
         $store:expr,
-        $administers:ident $delays:ident $control:ident $shared:ident
+        $administers:ident $delays:ident $control:ident $shared:ident $admits:ident
+        $departs:ident
     ) => {
         mod $module {
             #[allow(unused_imports)]
@@ -183,6 +187,25 @@ macro_rules! conformance {
                 pause::a_paused_consumer_can_be_stopped
                 pause::a_paused_consumer_is_not_counted
                 pause::a_paused_queue_can_be_deleted
+            }
+            $crate::conformance! { @cases $admits "this engine takes no jobs of others", $store;
+                moving::an_admitted_job_comes_as_it_was
+                moving::an_admitted_job_waits_for_the_rest_of_its_wait
+                moving::an_admitted_failed_job_is_a_failed_job
+                moving::an_admitted_suspect_runs_alone
+                moving::an_admitted_event_reaches_its_subscribers
+                moving::jobs_of_an_unknown_queue_are_not_admitted
+            }
+            $crate::conformance! { @cases $departs "this engine hands no jobs over", $store;
+                moving::jobs_depart_in_whatever_state_they_are
+                moving::a_job_that_departs_goes_to_no_worker
+                moving::what_is_kept_is_taken_once
+                moving::events_depart
+            }
+            $crate::conformance! { @both $departs $shared
+                "this engine hands no jobs over, or is alone", $store;
+                moving::a_job_in_flight_departs_later
+                moving::what_a_closed_engine_has_taken_comes_back
             }
             $crate::conformance! { @both $control $delays "this engine lacks control or delays",
                 $store;

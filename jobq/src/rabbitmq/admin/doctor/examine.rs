@@ -10,6 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use super::Doctor;
 use super::diagnosis::{diagnose, policies};
+#[cfg(feature = "management")]
+use super::facts::Binding;
 use super::facts::{Facts, Management, NEWER, Publishing, Queue, State};
 #[cfg(feature = "management")]
 use super::in_force::are_behind;
@@ -18,6 +20,8 @@ use super::unseen::{held_up, unseen};
 use super::waits;
 use crate::engine::{PoolReport, QueueSpec};
 use crate::error::Result;
+#[cfg(feature = "management")]
+use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Report};
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
@@ -191,7 +195,34 @@ impl Doctor {
         Some(self.management.as_ref()?.queues(self.known.names().namespace()).await)
     }
 
-    /// The same, shown with the policies that are in force now. The API shows a queue with a new
+    /// The subscriptions of the namespace, as queues and patterns; none without a management API.
+    ///
+    /// # Errors
+    ///
+    /// An API that does not show them.
+    #[cfg(feature = "management")]
+    pub(crate) async fn subscriptions(&self) -> Result<Vec<(String, String)>> {
+        let Some(api) = &self.management else { return Ok(Vec::new()) };
+        let bindings = api.bindings().await.map_err(|why| {
+            let text = format!("the subscriptions of the queues are unknown: {why}");
+            Error::new(ErrorKind::Connection, text)
+        })?;
+        let (names, events) = (self.known.names(), self.known.names().events());
+        let of_queue = |binding: Binding| {
+            let is_subscription = binding.source == events && binding.destination_type == "queue";
+            let queue = names.queue_of(&binding.destination).filter(|_| is_subscription)?;
+            Some((queue.to_owned(), binding.routing_key))
+        };
+        Ok(bindings.into_iter().filter_map(of_queue).collect())
+    }
+
+    #[cfg(not(feature = "management"))]
+    #[allow(clippy::unused_async)] // the variant above awaits
+    pub(crate) async fn subscriptions(&self) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+
+    /// [`queues_by_management`](Self::queues_by_management), shown with the policies that are in force now. The API shows a queue with a new
     /// policy only after some seconds, so it is asked again until then.
     #[cfg(feature = "management")]
     async fn queues_with_policies(&self) -> Option<Result<Vec<Queue>, String>> {

@@ -105,6 +105,12 @@ impl Doctor {
         found(last.as_ref(), NOT_GIVEN).map(|found| found.parts.part(queue))
     }
 
+    /// The existing parts of all queues.
+    pub(crate) async fn listed_parts(&self) -> Figure<Wanted> {
+        let last = self.last().await;
+        found(last.as_ref(), NOT_GIVEN).map(|found| found.parts.clone())
+    }
+
     /// The names of the existing level queues.
     pub(crate) async fn listed_levels(&self) -> Figure<Vec<String>> {
         let last = self.last().await;
