@@ -106,17 +106,21 @@ pub(crate) fn with<B, T>(builder: B, setting: Option<T>, set: impl FnOnce(B, T) 
 impl Options {
     /// A client for looking at what there is: a file must exist.
     pub(crate) async fn client(&self) -> Result<Client, Problem> {
+        self.client_of(&self.url_or_default(Path::new(DEFAULT_FILE).exists())?).await
+    }
+
+    /// A client for looking at this URL: a file must exist.
+    pub(crate) async fn client_of(&self, url: &str) -> Result<Client, Problem> {
         self.check()?;
-        let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
-        if let Some(path) = file(&url)
+        if let Some(path) = file(url)
             && !Path::new(path).exists()
         {
             return Err(Problem::Refused(format!(
-                "the job file {path} does not exist; check the path in `--url`, which is relative \
+                "the job file {path} does not exist; check the path in the URL, which is relative \
                  to the current directory unless it begins with `/`"
             )));
         }
-        Ok(self.builder(&url)?.connect().await?)
+        Ok(self.builder(url)?.connect().await?)
     }
 
     /// A client for adding jobs: a file is created if it is missing.
@@ -124,6 +128,13 @@ impl Options {
         self.check()?;
         let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
         Ok(self.builder(&url)?.connect().await?)
+    }
+
+    /// A client for adding jobs at a further URL, of which the options say nothing else: a file is created
+    /// if it is missing.
+    pub(crate) async fn further_client(&self, url: &str) -> Result<Client, Problem> {
+        self.check()?;
+        Ok(self.plain_builder(url)?.connect().await?)
     }
 
     /// The administration of a client's queues, in the name of who acts.
@@ -177,10 +188,15 @@ impl Options {
     }
 
     fn builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
+        let management = self.management_url().filter(|_| is_broker(url));
+        Ok(with(self.plain_builder(url)?, management, ClientBuilder::management))
+    }
+
+    /// A builder without the management API.
+    fn plain_builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
         let builder = Client::builder(url).namespace(self.namespace()).timeout(self.timeout);
         // The programs that use a file may be older than this command.
-        let management = self.management_url().filter(|_| is_broker(url));
-        let builder = with(builder.keep_schema(), management, ClientBuilder::management);
+        let builder = builder.keep_schema();
         if url.starts_with("amqps:") { with_certificates(builder) } else { Ok(builder) }
     }
 }

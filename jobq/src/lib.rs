@@ -117,6 +117,7 @@ mod host;
 pub mod internals;
 mod job;
 pub mod metrics;
+pub mod moving;
 pub mod outbox;
 pub mod period;
 #[cfg(feature = "rabbitmq")]

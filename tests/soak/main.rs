@@ -20,6 +20,7 @@ mod broker;
 mod cluster;
 mod deleted;
 mod file;
+mod moving;
 mod outbox;
 mod priorities;
 mod schedules;

@@ -58,17 +58,28 @@ impl Broker {
     /// [`to_kill`](Self::to_kill) with the management API, and its URL.
     pub async fn with_management(test: &str) -> Option<(Self, String)> {
         if given_url().is_none() {
-            return Some(blocking(Self::start_with_management).await);
+            return Some(blocking(|| Self::start_with_management(None)).await);
         }
         skipped(test);
         None
     }
 
-    fn start_with_management() -> (Self, String) {
+    /// [`with_management`](Self::with_management) of this machine's own RabbitMQ, whichever version the
+    /// tests run on.
+    pub async fn of_this_machine(test: &str) -> Option<(Self, String)> {
+        if given_url().is_none() {
+            return Some(blocking(|| Self::start_with_management(Some(PathBuf::new()))).await);
+        }
+        skipped(test);
+        None
+    }
+
+    fn start_with_management(root: Option<PathBuf>) -> (Self, String) {
         let port = free_port();
         let plugins = ("plugins", "[rabbitmq_management].".to_owned());
         let listens = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
-        let node = Self::start_now(|_| vec![plugins, ("rabbitmq.conf", listens)]);
+        let files = |_: &Path| vec![plugins, ("rabbitmq.conf", listens)];
+        let node = Self::start_node(Place::default(), root, files);
         (node, format!("http://127.0.0.1:{port}"))
     }
 
@@ -196,7 +207,7 @@ impl SharedBrokers {
     /// Starts them side by side.
     pub async fn start() -> Self {
         let plain = Broker::start();
-        let managed = blocking(Broker::start_with_management);
+        let managed = blocking(|| Broker::start_with_management(None));
         let (plain, (managed, management)) = tokio::join!(plain, managed);
         Self { plain, managed, management }
     }
@@ -252,7 +263,7 @@ pub async fn shared_with_management(test: &str) -> Option<(&'static Node, &'stat
     if let Some(nodes) = &*OF_RUN {
         return Some((&nodes.managed, &nodes.management));
     }
-    let start = || blocking(Broker::start_with_management);
+    let start = || blocking(|| Broker::start_with_management(None));
     let (broker, management) = OF_PROCESS.get_or_init(start).await;
     Some((broker.node(), management))
 }

@@ -10,6 +10,7 @@ pub(crate) mod failed;
 mod man;
 mod metrics;
 mod migrate;
+mod moving;
 mod outbox;
 mod pause;
 mod publish;
@@ -73,6 +74,7 @@ enum Command {
     Relay(relay::Arguments),
     Metrics(metrics::Arguments),
     Migrate(migrate::Arguments),
+    Move(moving::Arguments),
     Completions(completions::Arguments),
     Watch(watch::Arguments),
     Man(man::Arguments),
@@ -100,6 +102,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Relay(arguments) => relay::run(arguments, options, output).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, options, output).await,
+        Command::Move(arguments) => Box::pin(moving::run(arguments, options, output)).await,
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),
     }

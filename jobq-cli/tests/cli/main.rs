@@ -11,6 +11,7 @@ mod files;
 mod log;
 mod looks;
 mod made;
+mod moving;
 mod nights;
 mod operations;
 mod outbox;

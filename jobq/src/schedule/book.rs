@@ -293,6 +293,22 @@ impl Book {
         forgotten
     }
 
+    /// Removes the schedules that clients have made, and returns the changes that add each of them to
+    /// another book.
+    pub(crate) fn take_made(&mut self) -> Vec<Vec<Change>> {
+        let is_made = |(_, entry): &(String, Entry)| entry.kept.named_ms.is_none();
+        let (made, others) = std::mem::take(&mut self.entries).into_iter().partition(is_made);
+        self.entries = others;
+        let changes = |(name, entry): (String, Entry)| {
+            let at_ms = to_millis(entry.from(self.until));
+            let Kept { spec, by, paused, .. } = entry.kept;
+            let put = Change::Put { spec, at_ms, by };
+            let pause = |Paused { since_ms, by }| Change::Pause { name, at_ms: since_ms, by };
+            [put].into_iter().chain(paused.map(pause)).collect()
+        };
+        BTreeMap::into_iter(made).map(changes).collect()
+    }
+
     /// When the next job is enqueued, if there is one.
     pub(crate) fn next(&self) -> Option<SystemTime> {
         self.entries.values().filter_map(|entry| entry.next).map(|next| next.at).min()
