@@ -11,8 +11,6 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::connections::{Connections, query, run};
 use crate::taken::TakenRows;
 
-/// The most bytes of payloads of one take, unless its first row alone has more.
-const MAX_BYTES: i64 = 16 * 1024 * 1024;
 /// The most rows that are counted.
 const MAX_COUNT: i64 = 10_000;
 /// The age at which a mark is deleted by default.
@@ -180,7 +178,7 @@ impl PgOutbox {
         Ok(())
     }
 
-    async fn find(&self, client: &Client, take: &Take) -> Result<Option<Vec<(i64, i64)>>> {
+    async fn find(&self, client: &Client, take: &Take) -> Result<Option<Vec<(i64, u64)>>> {
         let name = self.connections.name();
         let doing = format!("taking rows of {name}");
         let hold = format!("{}ms", take.hold.as_millis());
@@ -198,28 +196,23 @@ impl PgOutbox {
         let parameters: [(&(dyn ToSql + Sync), Type); 3] =
             [(&take.namespace, Type::TEXT), (&take.after, Type::INT8), (&limit, Type::INT8)];
         let found = query(client, &doing, FIND, &parameters).await?;
-        Ok(Some(found.iter().map(|row| (row.get(0), row.get(1))).collect()))
+        let size = |row: &tokio_postgres::Row| row.get::<_, i64>(1).unsigned_abs();
+        Ok(Some(found.iter().map(|row| (row.get(0), size(row))).collect()))
     }
 
-    async fn read(&self, client: &Client, numbers: &[i64], largest: i64) -> Result<Vec<StoredRow>> {
+    async fn read(&self, client: &Client, numbers: &[i64], take: &Take) -> Result<Vec<StoredRow>> {
+        let largest = i64::try_from(take.largest_payload).unwrap_or(i64::MAX);
         let doing = format!("reading rows of {}", self.connections.name());
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
             [(&numbers, Type::INT8_ARRAY), (&largest, Type::INT8)];
         let rows = query(client, &doing, READ, &parameters).await?;
-        Ok(rows.iter().map(|row| stored(row, largest)).collect())
+        Ok(rows.iter().map(|row| stored(row, take)).collect())
     }
 }
 
-fn stored(row: &tokio_postgres::Row, largest: i64) -> StoredRow {
+fn stored(row: &tokio_postgres::Row, take: &Take) -> StoredRow {
     let payload: Option<Vec<u8>> = row.get(15);
-    let row_ = payload.ok_or_else(|| {
-        let size: i64 = row.get(16);
-        let text = format!(
-            "the payload has {size} bytes, more than this engine's limit of {largest}; store the data \
-             elsewhere and send a reference to it"
-        );
-        Error::new(ErrorKind::Invalid, text)
-    });
+    let row_ = payload.ok_or_else(|| take.too_large(row.get::<_, i64>(16).unsigned_abs()));
     let row_ = row_.map(|payload| Row {
         version: row.get(2),
         namespace: row.get(3),
@@ -251,18 +244,6 @@ async fn texts(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// The rows of a take: the first, and those after it as long as there is room for their payloads.
-fn fitting(found: &[(i64, i64)], largest: i64) -> Vec<i64> {
-    let mut bytes = 0_i64;
-    let fits = |(place, (seq, size)): (usize, &(i64, i64))| {
-        // One that is too large is not read.
-        let size = if *size > largest { 0 } else { *size };
-        bytes = bytes.saturating_add(size);
-        (place == 0 || bytes <= MAX_BYTES).then_some(*seq)
-    };
-    found.iter().enumerate().map_while(fits).collect()
-}
-
 #[async_trait]
 impl Source for PgOutbox {
     fn name(&self) -> String {
@@ -272,8 +253,7 @@ impl Source for PgOutbox {
     async fn take(&self, take: &Take) -> Result<Taking> {
         let client = self.connections.get().await?;
         let found = self.find(&client, take).await?;
-        let largest = i64::try_from(take.largest_payload).unwrap_or(i64::MAX);
-        let numbers = found.as_deref().map(|found| fitting(found, largest)).unwrap_or_default();
+        let numbers = found.as_deref().map(|found| take.fitting(found)).unwrap_or_default();
         if numbers.is_empty() {
             run(&client, &format!("looking at {}", self.connections.name()), "ROLLBACK").await?;
             self.connections.give_back(client);
@@ -281,7 +261,7 @@ impl Source for PgOutbox {
         }
         let is_full = found.is_some_and(|found| found.len() > numbers.len())
             || numbers.len() >= take.limit as usize;
-        let rows = self.read(&client, &numbers, largest).await?;
+        let rows = self.read(&client, &numbers, take).await?;
         let taken = TakenRows::new(client, Arc::clone(&self.connections));
         Ok(Taking::Rows { rows, is_full, taken: Box::new(taken) })
     }
@@ -302,24 +282,5 @@ impl Source for PgOutbox {
 
     async fn clean(&self, namespace: &str) -> Result<u64> {
         self.delete_marks(namespace, self.kept).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_take_has_room_for_its_payloads() {
-        const MIB: i64 = 1024 * 1024;
-        let table = [
-            (vec![], vec![]),
-            (vec![(1, 100 * MIB)], vec![1]),
-            (vec![(1, 10 * MIB), (2, 6 * MIB), (3, 1)], vec![1, 2]),
-            (vec![(1, 200 * MIB), (2, 16 * MIB), (3, 0), (4, 1)], vec![1, 2, 3]),
-        ];
-        for (found, expected) in table {
-            assert_eq!(fitting(&found, 100 * MIB), expected, "{found:?}");
-        }
     }
 }

@@ -40,10 +40,7 @@ impl Content {
         }
         let size = row.payload.len();
         if size > largest_payload {
-            return Err(Error::invalid(format!(
-                "the payload has {size} bytes, more than this engine's limit of {largest_payload}; \
-                 store the data elsewhere and send a reference to it"
-            )));
+            return Err(too_large(size.try_into().unwrap_or(u64::MAX), largest_payload));
         }
         let id: JobId = row.job_id.parse()?;
         let due = row.due_at.map(|due| time("due_at", due)).transpose()?;
@@ -89,6 +86,14 @@ impl Content {
             }
         }
     }
+}
+
+/// The error of a payload of this size.
+pub(crate) fn too_large(size: u64, largest: usize) -> Error {
+    Error::invalid(format!(
+        "the payload has {size} bytes, more than this engine's limit of {largest}; store the data elsewhere \
+         and send a reference to it"
+    ))
 }
 
 fn time(column: &str, millis: i64) -> Result<SystemTime> {

@@ -58,7 +58,8 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// The answer to [`postgres::MARK`](super::postgres::MARK), which has affected so many rows.
+    /// The answer to [`postgres::MARK`](super::postgres::MARK) or its like, which has affected so many
+    /// rows.
     pub fn from_affected(rows: u64) -> Self {
         Self { is_first: rows == 1 }
     }

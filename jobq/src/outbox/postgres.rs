@@ -2,6 +2,8 @@
 //!
 //! Each parameter has a type that every library can bind: text, `bigint` or `bytea`.
 
+use super::errors::RIGHTS;
+pub use super::errors::no_answer;
 use crate::error::{Error, ErrorKind};
 
 /// Creates the tables `jobq_outbox` and `jobq_inbox`, in the first schema of the search path. Run it
@@ -71,32 +73,6 @@ pub fn error(doing: &str, code: &str, message: &str) -> Error {
     Error::new(kind, format!("{doing}: {message}{remedy}"))
 }
 
-/// The error of jobq for a database that gave no answer, with what an error of its library has below it,
-/// for an adapter.
-///
-/// ```
-/// use jobq::outbox::postgres;
-///
-/// let broken = std::io::Error::other("broken pipe");
-/// let error = postgres::no_answer("writing a row of jobq_outbox", &broken);
-/// assert!(error.is_connection());
-/// assert_eq!(error.to_string(), "writing a row of jobq_outbox: broken pipe");
-/// ```
-#[must_use]
-pub fn no_answer(doing: &str, error: &dyn std::error::Error) -> Error {
-    let mut text = format!("{doing}: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        // Many errors have the text of their cause in their own.
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    Error::new(ErrorKind::Connection, text)
-}
-
 /// The kind of an error, and what to do about it.
 fn meaning(code: &str) -> (ErrorKind, &'static str) {
     match code {
@@ -109,11 +85,7 @@ fn meaning(code: &str) -> (ErrorKind, &'static str) {
             ErrorKind::Conflict,
             "; the table is not that of `jobq::outbox::postgres::MIGRATION`: compare its columns",
         ),
-        "42501" => (
-            ErrorKind::Refused,
-            "; who enqueues needs INSERT on jobq_outbox; a relay needs SELECT, UPDATE and DELETE on \
-             jobq_outbox, and SELECT and DELETE on jobq_inbox; a job needs INSERT on jobq_inbox",
-        ),
+        "42501" => (ErrorKind::Refused, RIGHTS),
         "25P01" => (ErrorKind::Invalid, "; the transaction has ended: begin another one"),
         "25P02" => {
             (ErrorKind::Invalid, "; an earlier statement of the transaction failed: roll it back")

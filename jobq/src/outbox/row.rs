@@ -12,8 +12,8 @@ pub(super) const VERSION: i64 = 1;
 /// A row of the table `jobq_outbox`: a job or an event that a [relay](crate::relay) sends.
 /// [`Enqueue::row`](crate::Enqueue::row) and its like make it.
 ///
-/// Each field is a parameter of [`postgres::INSERT`](super::postgres::INSERT), in this order. Times are
-/// milliseconds since 1970 and waits are milliseconds.
+/// Each field is a parameter of [`postgres::INSERT`](super::postgres::INSERT) and its like, in this order.
+/// Times are milliseconds since 1970 and waits are milliseconds.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Row {
     /// The version of the contract that a relay must know: 1.

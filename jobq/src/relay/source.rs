@@ -6,9 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::MAX_PAYLOAD;
-use crate::outbox::Row;
+use crate::outbox::{Row, too_large};
+
+/// The most bytes of payloads of one take, unless its first row alone has more.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A table `jobq_outbox`, from which a relay takes rows.
 ///
@@ -59,6 +62,41 @@ impl Take {
             largest_payload: MAX_PAYLOAD,
             hold: Duration::from_secs(20),
         }
+    }
+
+    /// The numbers of the rows to read: the first, and those after it as long as there is room for their
+    /// payloads. `found` has the numbers and sizes of rows that are due.
+    ///
+    /// ```
+    /// use jobq::relay::Take;
+    ///
+    /// let take = Take::new("jobq");
+    /// assert_eq!(take.fitting(&[(7, 10_000_000), (8, 6_000_000), (9, 6_000_000)]), [7, 8]);
+    /// ```
+    #[must_use]
+    pub fn fitting(&self, found: &[(i64, u64)]) -> Vec<i64> {
+        let largest = u64::try_from(self.largest_payload).unwrap_or(u64::MAX);
+        let mut bytes = 0_u64;
+        let fits = |(place, (seq, size)): (usize, &(i64, u64))| {
+            // One that is too large is not read.
+            let size = if *size > largest { 0 } else { *size };
+            bytes = bytes.saturating_add(size);
+            (place == 0 || bytes <= MAX_BYTES).then_some(*seq)
+        };
+        found.iter().enumerate().map_while(fits).collect()
+    }
+
+    /// The error of a row whose payload is larger than [`largest_payload`](Self::largest_payload).
+    ///
+    /// ```
+    /// use jobq::relay::Take;
+    ///
+    /// let error = Take::new("jobq").too_large(16_777_217);
+    /// assert!(error.to_string().contains("16777217 bytes, more than this engine's limit of 16777216"));
+    /// ```
+    #[must_use]
+    pub fn too_large(&self, size: u64) -> Error {
+        too_large(size, self.largest_payload)
     }
 }
 
@@ -143,5 +181,26 @@ impl Backlog {
     #[must_use]
     pub fn new(waiting: u64, oldest: Option<Duration>, refused: u64) -> Self {
         Self { waiting, oldest, refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_take_has_room_for_its_payloads() {
+        const MIB: u64 = 1024 * 1024;
+        let mut take = Take::new("jobq");
+        take.largest_payload = 100 * 1024 * 1024;
+        let table = [
+            (vec![], vec![]),
+            (vec![(1, 100 * MIB)], vec![1]),
+            (vec![(1, 10 * MIB), (2, 6 * MIB), (3, 1)], vec![1, 2]),
+            (vec![(1, 200 * MIB), (2, 16 * MIB), (3, 0), (4, 1)], vec![1, 2, 3]),
+        ];
+        for (found, expected) in table {
+            assert_eq!(take.fitting(&found), expected, "{found:?}");
+        }
     }
 }
