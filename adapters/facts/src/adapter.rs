@@ -1,7 +1,9 @@
 use jobq::{Enqueue, EnqueueAll, EnqueueNamed, JobContext, JobId, Publish, Result};
 
-/// A library with its adapter.
-pub trait Adapter: Send + Sized + 'static {
+use crate::{Database, Postgres};
+
+/// A library with its adapter, for this database.
+pub trait Adapter<D: Database = Postgres>: Send + Sized + 'static {
     /// A connection to the database of this URL.
     fn connect(url: &str) -> impl Future<Output = Self> + Send;
 

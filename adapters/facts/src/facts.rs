@@ -5,30 +5,27 @@ use std::time::Duration;
 
 use jobq::relay::RelayState;
 use jobq::{Client, ErrorKind, JobContext, JobId, RunningPool};
-use jobq_tokio_postgres::PgOutbox;
 use tokio::time::{sleep, timeout};
 
-use crate::{Adapter, Answer, Effects, End, Note, Postgres, Step, pool};
+use crate::{Adapter, Answer, Database, Effects, End, Note, Step, Users, pool};
 
 /// A program: its database, its queue, and a pool with a relay.
-struct Shop<A> {
-    database: Postgres,
+struct Shop<A, D> {
+    database: D,
     client: Client,
     pool: RunningPool,
     effects: Effects,
     adapter: A,
 }
 
-impl<A: Adapter> Shop<A> {
+impl<A: Adapter<D>, D: Database> Shop<A, D> {
     async fn open() -> Self {
-        let database = Postgres::start();
+        let database = D::start();
         database.sql("CREATE TABLE orders (id bigint PRIMARY KEY)");
-        let url = database.url("postgres");
         let builder = Client::builder("sqlite::memory:").program("shop");
         let client = builder.connect().await.expect("a file in memory");
-        let outbox = PgOutbox::connect(&url).await.expect("the tables are there");
-        let (pool, effects) = pool(&client, outbox).await;
-        Self { adapter: A::connect(&url).await, database, client, pool, effects }
+        let (pool, effects) = pool(&client, database.outbox().await).await;
+        Self { adapter: A::connect(&database.url()).await, database, client, pool, effects }
     }
 
     async fn commit(&mut self, steps: Vec<Step>) -> Vec<Answer> {
@@ -72,8 +69,8 @@ fn ids(answer: &Answer) -> &[JobId] {
 }
 
 /// The job runs if and only if the row of the same transaction is there.
-pub async fn what_commits_runs_and_what_is_rolled_back_does_not<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn what_commits_runs_and_what_is_rolled_back_does_not<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     for (order, end) in [(1, End::Rollback), (2, End::Commit), (3, End::Rollback), (4, End::Commit)]
     {
         let insert = Step::Sql(format!("INSERT INTO orders VALUES ({order})"));
@@ -89,8 +86,8 @@ pub async fn what_commits_runs_and_what_is_rolled_back_does_not<A: Adapter>() {
 }
 
 /// Id, header, delay and program of the call are those of the job.
-pub async fn options_pass_the_table<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn options_pass_the_table<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     let id = JobId::of_key("order-7");
     let delayed = shop.note("delayed").id(id).delay("1500ms").header("tenant", "acme");
     let payload = BTreeMap::from([("text", "named")]);
@@ -108,8 +105,8 @@ pub async fn options_pass_the_table<A: Adapter>() {
 }
 
 /// An event is published after the commit.
-pub async fn events_reach_their_subscribers<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn events_reach_their_subscribers<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     let event = |text: &str| shop.client.publish("shop.opened", text).header("tenant", "acme");
     let (lost, event) = (Step::Publish(event("lost")), Step::Publish(event("opened")));
     shop.adapter.transaction(vec![lost], End::Rollback).await.expect("it is valid");
@@ -123,9 +120,9 @@ pub async fn events_reach_their_subscribers<A: Adapter>() {
 }
 
 /// The jobs of one transaction are enqueued in their order.
-pub async fn many_jobs_keep_their_order<A: Adapter>() {
+pub async fn many_jobs_keep_their_order<A: Adapter<D>, D: Database>() {
     const JOBS: usize = 1_200;
-    let mut shop = Shop::<A>::open().await;
+    let mut shop = Shop::<A, D>::open().await;
     let jobs = (0..JOBS).map(|number| Note { text: number.to_string() });
     let answers = shop.commit(vec![Step::EnqueueAll(shop.client.enqueue_all(jobs))]).await;
     let effects = shop.effects.until(JOBS).await;
@@ -136,8 +133,8 @@ pub async fn many_jobs_keep_their_order<A: Adapter>() {
 }
 
 /// A mistake of the call is found before the database is asked.
-pub async fn an_invalid_job_leaves_the_transaction_usable<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn an_invalid_job_leaves_the_transaction_usable<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     let large = "x".repeat(jobq::MAX_PAYLOAD + 1);
     let steps = vec![
         Step::Refused(shop.note(&large)),
@@ -156,8 +153,8 @@ pub async fn an_invalid_job_leaves_the_transaction_usable<A: Adapter>() {
 }
 
 /// A mark and its effect commit together, for each step and each job.
-pub async fn a_step_is_done_once<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn a_step_is_done_once<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     let job = JobContext::for_test();
     let other = JobContext::for_test();
     let once = |ctx: &JobContext, step| Step::Once(ctx.clone(), step);
@@ -180,9 +177,9 @@ pub async fn a_step_is_done_once<A: Adapter>() {
 }
 
 /// The second one waits for the first.
-pub async fn a_step_of_two_attempts_at_once_is_done_once<A: Adapter>() {
-    let shop = Shop::<A>::open().await;
-    let url = shop.database.url("postgres");
+pub async fn a_step_of_two_attempts_at_once_is_done_once<A: Adapter<D>, D: Database>() {
+    let shop = Shop::<A, D>::open().await;
+    let url = shop.database.url();
     let ctx = JobContext::for_test();
     let (mut first, mut second) = (A::connect(&url).await, A::connect(&url).await);
     for round in 0..20 {
@@ -206,8 +203,8 @@ pub async fn a_step_of_two_attempts_at_once_is_done_once<A: Adapter>() {
 }
 
 /// Payloads and headers may have any characters.
-pub async fn any_bytes_pass_the_table<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn any_bytes_pass_the_table<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     let text = "NUL \0, quotes ' \" \\, ümlaut, \u{10FFFF}";
     let job = shop.note(text).header("tenant", text);
     shop.commit(vec![Step::Enqueue(job)]).await;
@@ -217,8 +214,8 @@ pub async fn any_bytes_pass_the_table<A: Adapter>() {
 }
 
 /// The error says which migration to run.
-pub async fn a_missing_table_is_named<A: Adapter>() {
-    let mut shop = Shop::<A>::open().await;
+pub async fn a_missing_table_is_named<A: Adapter<D>, D: Database>() {
+    let mut shop = Shop::<A, D>::open().await;
     shop.relayed().await;
     shop.database.sql("ALTER TABLE jobq_outbox RENAME TO elsewhere");
     let steps = vec![Step::Enqueue(shop.note("a"))];
@@ -233,16 +230,15 @@ pub async fn a_missing_table_is_named<A: Adapter>() {
 }
 
 /// The error says which right to grant.
-pub async fn a_missing_right_is_named<A: Adapter>() {
-    let shop = Shop::<A>::open().await;
-    shop.database.sql("CREATE ROLE clerk LOGIN");
-    let mut clerk = A::connect(&shop.database.url("clerk")).await;
+pub async fn a_missing_right_is_named<A: Adapter<D>, D: Users>() {
+    let shop = Shop::<A, D>::open().await;
+    let mut clerk = A::connect(&shop.database.add_clerk()).await;
     let steps = vec![Step::Enqueue(shop.note("a"))];
     let error = clerk.transaction(steps, End::Commit).await.expect_err("it may not");
     let text = error.to_string();
     assert!(text.contains("INSERT on jobq_outbox"), "{text}");
     assert!(error.is_refused(), "{text}");
-    shop.database.sql("GRANT INSERT ON jobq_outbox TO clerk");
+    shop.database.let_clerk_enqueue();
     let steps = vec![Step::Enqueue(shop.note("granted"))];
     clerk.transaction(steps, End::Commit).await.expect("it may now");
     assert_eq!(shop.effects.until(1).await[0].text, "granted");

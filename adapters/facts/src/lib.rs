@@ -2,30 +2,35 @@
 //! on a private database that they start.
 
 mod adapter;
+mod database;
 pub mod facts;
+mod mariadb;
 mod pgbouncer;
 mod postgres;
+mod process;
 mod work;
 
 pub use adapter::{Adapter, Answer, End, Step};
+pub use database::{Database, Users};
+pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use work::{Effect, Effects, Note, NoteEvent, pool};
 
-/// Makes a test of each fact for an adapter.
+/// Makes a test of each fact for an adapter, on PostgreSQL or `on` another database.
 #[macro_export]
 macro_rules! facts {
-    ($adapter:ty: $($fact:ident),* $(,)?) => {
+    ($adapter:ty, $database:ty: $($fact:ident),* $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                $crate::facts::$fact::<$adapter>().await;
+                $crate::facts::$fact::<$adapter, $database>().await;
             }
         )*
     };
-    ($adapter:ty) => {
+    ($adapter:ty, without users on $database:ty) => {
         $crate::facts! {
-            $adapter:
+            $adapter, $database:
             what_commits_runs_and_what_is_rolled_back_does_not,
             options_pass_the_table,
             events_reach_their_subscribers,
@@ -35,7 +40,13 @@ macro_rules! facts {
             a_step_of_two_attempts_at_once_is_done_once,
             any_bytes_pass_the_table,
             a_missing_table_is_named,
-            a_missing_right_is_named,
         }
+    };
+    ($adapter:ty, on $database:ty) => {
+        $crate::facts! { $adapter, without users on $database }
+        $crate::facts! { $adapter, $database: a_missing_right_is_named }
+    };
+    ($adapter:ty) => {
+        $crate::facts! { $adapter, on $crate::Postgres }
     };
 }

@@ -8,7 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use jobq_tokio_postgres::PgOutbox;
 use tempfile::TempDir;
+
+use crate::process::{is_root, log, signal};
+use crate::{Database, Users};
 
 /// How long it may take to start, also after a crash.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -104,7 +108,7 @@ impl Postgres {
 
     /// Kills the server and all of its processes.
     pub fn kill(&mut self) {
-        self.signal("QUIT");
+        signal(&self.server, "QUIT");
         self.server.wait().expect("it ends");
     }
 
@@ -112,12 +116,6 @@ impl Postgres {
     pub fn restart(&mut self) {
         self.server = spawn(self.folder());
         self.wait();
-    }
-
-    fn signal(&self, signal: &str) {
-        let mut kill = Command::new("kill");
-        let status = kill.arg(format!("-{signal}")).arg(self.server.id().to_string()).status();
-        assert!(status.expect("kill can be run").success(), "the server runs");
     }
 
     fn wait(&self) {
@@ -134,6 +132,37 @@ impl Postgres {
     }
 }
 
+impl Database for Postgres {
+    type Outbox = PgOutbox;
+
+    fn start() -> Self {
+        Self::start()
+    }
+
+    fn url(&self) -> String {
+        self.url("postgres")
+    }
+
+    async fn outbox(&self) -> PgOutbox {
+        PgOutbox::connect(self.url("postgres")).await.expect("the tables are there")
+    }
+
+    fn sql(&self, statements: &str) -> String {
+        self.sql(statements)
+    }
+}
+
+impl Users for Postgres {
+    fn add_clerk(&self) -> String {
+        self.sql("CREATE ROLE clerk LOGIN");
+        self.url("clerk")
+    }
+
+    fn let_clerk_enqueue(&self) {
+        self.sql("GRANT INSERT ON jobq_outbox TO clerk");
+    }
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
         let mut kill = Command::new("kill");
@@ -143,18 +172,13 @@ impl Drop for Postgres {
 }
 
 fn spawn(folder: &Path) -> Child {
-    let log = fs::File::options().create(true).append(true).open(folder.join("log"));
-    let log = log.expect("its log can be written");
     let mut command = as_user("postgres");
     command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
     for setting in ["listen_addresses=", "max_connections=200", "shared_buffers=64MB"] {
         command.args(["-c", setting]);
     }
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command
-        .stdout(log.try_clone().expect("a handle can be copied"))
-        .stderr(log)
-        .stdin(Stdio::null());
+    command.stdout(log(folder)).stderr(log(folder)).stdin(Stdio::null());
     command.spawn().expect("PostgreSQL can be started")
 }
 
@@ -171,11 +195,6 @@ pub(crate) fn as_database_user(program: &Path) -> Command {
     }
     command.arg("--").arg(program);
     command
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output().expect("id can be run");
-    String::from_utf8_lossy(&id.stdout).trim() == "0"
 }
 
 /// The newest that is installed.
