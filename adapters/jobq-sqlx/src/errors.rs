@@ -1,15 +1,24 @@
 //! Errors of the database as errors of jobq.
 
-use jobq::Error;
-use jobq::outbox::postgres;
+use jobq::outbox::postgres::no_answer;
+use jobq::{Error, ErrorKind};
+use sqlx::error::DatabaseError;
 
-/// The error of a call.
-pub(crate) fn failed(doing: &str, error: sqlx::Error) -> Error {
-    let failed = match error.as_database_error() {
-        Some(problem) => {
-            postgres::error(doing, &problem.code().unwrap_or_default(), problem.message())
+/// The error of a call. `meaning` is the error for a problem that the database tells.
+pub(crate) fn failed(
+    doing: &str,
+    error: sqlx::Error,
+    meaning: fn(&str, &dyn DatabaseError) -> Error,
+) -> Error {
+    let failed = match &error {
+        sqlx::Error::Database(problem) => meaning(doing, &**problem),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
+            let text = format!(
+                "{doing}: {error}; the table is not that of the migration: compare its columns"
+            );
+            Error::new(ErrorKind::Conflict, text)
         }
-        None => postgres::no_answer(doing, &error),
+        _ => no_answer(doing, &error),
     };
     failed.with_source(error)
 }

@@ -1,14 +1,22 @@
-//! Jobs of [jobq] inside transactions of PostgreSQL, by [`sqlx`].
+//! Jobs of [jobq] inside transactions of PostgreSQL, SQLite, MariaDB and MySQL, by [`sqlx`].
 //!
 //! * [`Within::within`] enqueues a job in a transaction: it exists if and only if the transaction
 //!   commits.
 //! * [`Once::once`] makes the effect of a job happen once: it commits together with a mark.
 //!
-//! The tables are those of [`jobq::outbox::postgres::MIGRATION`]. Run it with the tool that runs
-//! your other migrations.
+//! Each database is a feature. A [relay](jobq::relay) sends the jobs to the engine.
 //!
-//! A [relay](jobq::relay) sends the jobs to the engine. Its source is `PgOutbox` of the crate
-//! `jobq-tokio-postgres`, which has connections of its own.
+//! | feature | database | migration | source of the relay |
+//! |---|---|---|---|
+//! | `postgres` (default) | PostgreSQL 12 | [`postgres::MIGRATION`] | `PgOutbox` of `jobq-tokio-postgres` |
+//! | `sqlite` | SQLite 3.37 | [`sqlite::MIGRATION`] | `SqliteOutbox` |
+//! | `mysql` | MariaDB 10.6, MySQL 8.0 | [`mysql::MIGRATION`] | `MySqlOutbox` |
+//!
+//! Run the migration with the tool that runs your other migrations.
+//!
+//! [`postgres::MIGRATION`]: jobq::outbox::postgres::MIGRATION
+//! [`sqlite::MIGRATION`]: jobq::outbox::sqlite::MIGRATION
+//! [`mysql::MIGRATION`]: jobq::outbox::mysql::MIGRATION
 //!
 //! ```no_run
 //! use jobq::{BoxError, Client, WorkerPool, job};
@@ -39,10 +47,31 @@
 //! # }
 //! ```
 
+#[cfg(not(any(feature = "postgres", feature = "sqlite", feature = "mysql")))]
+compile_error!("jobq-sqlx needs one of its features `postgres`, `sqlite` and `mysql`");
+
+#[cfg(feature = "relay")]
+mod connections;
+#[cfg(feature = "relay")]
+mod dialect;
 mod errors;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod once;
-mod statements;
+#[cfg(feature = "relay")]
+mod outbox;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "relay")]
+mod statement;
+mod tables;
 mod within;
 
+#[cfg(feature = "mysql")]
+pub use mysql::MySqlOutbox;
 pub use once::Once;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteOutbox;
 pub use within::Within;

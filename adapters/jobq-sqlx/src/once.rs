@@ -1,8 +1,8 @@
-use jobq::outbox::{Mark, Marked, postgres};
+use jobq::outbox::Marked;
 use jobq::{JobContext, Result};
-use sqlx::{Database, PgConnection, Transaction};
+use sqlx::{Database, Transaction};
 
-use crate::statements::execute;
+use crate::tables::mark;
 
 /// Makes the effects of a job happen once, on a connection of the type `C`.
 ///
@@ -49,19 +49,23 @@ pub trait Once<C> {
     fn once(&self, tx: &mut C, step: &str) -> impl Future<Output = Result<Marked>> + Send;
 }
 
-impl Once<PgConnection> for JobContext {
-    async fn once(&self, tx: &mut PgConnection, step: &str) -> Result<Marked> {
-        let Mark { namespace, queue, name, job_id, step, .. } = self.mark(step)?;
-        let query = sqlx::query(postgres::MARK)
-            .bind(namespace)
-            .bind(queue)
-            .bind(name)
-            .bind(job_id)
-            .bind(step);
-        let marked = execute(tx, "marking a step", query).await?;
-        Ok(Marked::from_affected(marked))
-    }
+/// Marks a step in a transaction of this database.
+macro_rules! once {
+    ($connection:ty) => {
+        impl Once<$connection> for JobContext {
+            async fn once(&self, tx: &mut $connection, step: &str) -> Result<Marked> {
+                mark(tx, &self.mark(step)?).await
+            }
+        }
+    };
 }
+
+#[cfg(feature = "postgres")]
+once!(sqlx::PgConnection);
+#[cfg(feature = "sqlite")]
+once!(sqlx::SqliteConnection);
+#[cfg(feature = "mysql")]
+once!(sqlx::MySqlConnection);
 
 /// `&mut tx` is as good as `&mut *tx`.
 impl<T: Once<DB::Connection>, DB: Database> Once<Transaction<'_, DB>> for T {

@@ -1,12 +1,7 @@
 use jobq::{Enqueue, EnqueueAll, EnqueueNamed, JobId, Publish, Result};
-use sqlx::{Database, PgConnection, Transaction};
+use sqlx::{Database, Transaction};
 
-use crate::statements::{insert, insert_many};
-
-/// The most rows of a statement.
-const BATCH: usize = 500;
-/// A statement with so many bytes of payload takes no further row.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
+use crate::tables::{insert, insert_all};
 
 /// Enqueues and publishes in a transaction of the user's, on a connection of the type `C`.
 ///
@@ -46,54 +41,40 @@ pub trait Within<C> {
     fn within(self, tx: &mut C) -> impl Future<Output = Result<Self::Ids>> + Send;
 }
 
-impl Within<PgConnection> for Enqueue {
-    type Ids = JobId;
+/// Writes into the tables in a transaction of this database.
+macro_rules! within {
+    ($connection:ty) => {
+        within!($connection: Enqueue, EnqueueNamed, Publish);
 
-    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
-        insert(tx, &self.row()?).await
-    }
-}
+        /// A statement takes up to 500 rows. An error of one job is returned before those after it are
+        /// made. The transaction may have some of those before it, so roll it back.
+        impl Within<$connection> for EnqueueAll<'_> {
+            type Ids = Vec<JobId>;
 
-impl Within<PgConnection> for EnqueueNamed {
-    type Ids = JobId;
-
-    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
-        insert(tx, &self.row()?).await
-    }
-}
-
-impl Within<PgConnection> for Publish {
-    type Ids = JobId;
-
-    async fn within(self, tx: &mut PgConnection) -> Result<JobId> {
-        insert(tx, &self.row()?).await
-    }
-}
-
-/// A statement takes up to 500 rows. An error of one job is returned before those after it are
-/// made. The transaction may have some of those before it, so roll it back.
-impl Within<PgConnection> for EnqueueAll<'_> {
-    type Ids = Vec<JobId>;
-
-    async fn within(self, tx: &mut PgConnection) -> Result<Vec<JobId>> {
-        let (mut ids, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for row in self.rows()? {
-            let row = row?;
-            ids.push(row.job_id.parse()?);
-            bytes += row.payload.len();
-            batch.push(row);
-            if batch.len() == BATCH || bytes >= BATCH_BYTES {
-                insert_many(tx, &batch).await?;
-                batch.clear();
-                bytes = 0;
+            async fn within(self, tx: &mut $connection) -> Result<Vec<JobId>> {
+                insert_all(tx, self).await
             }
         }
-        if !batch.is_empty() {
-            insert_many(tx, &batch).await?;
-        }
-        Ok(ids)
-    }
+    };
+    ($connection:ty: $($call:ty),*) => {
+        $(
+            impl Within<$connection> for $call {
+                type Ids = JobId;
+
+                async fn within(self, tx: &mut $connection) -> Result<JobId> {
+                    insert(tx, &self.row()?).await
+                }
+            }
+        )*
+    };
 }
+
+#[cfg(feature = "postgres")]
+within!(sqlx::PgConnection);
+#[cfg(feature = "sqlite")]
+within!(sqlx::SqliteConnection);
+#[cfg(feature = "mysql")]
+within!(sqlx::MySqlConnection);
 
 /// `&mut tx` is as good as `&mut *tx`.
 impl<T: Within<DB::Connection>, DB: Database> Within<Transaction<'_, DB>> for T {

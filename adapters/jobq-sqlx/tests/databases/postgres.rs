@@ -1,46 +1,5 @@
-//! The facts of each adapter.
+//! PostgreSQL.
 
-#![allow(clippy::unwrap_used)]
+use crate::adapter::OnPostgres;
 
-use jobq::Result;
-use jobq_outbox_facts::{Adapter, Answer, End, Step};
-use jobq_sqlx::{Once, Within};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool};
-
-struct Sqlx(PgPool);
-
-impl Adapter for Sqlx {
-    async fn connect(url: &str) -> Self {
-        Self(PgPool::connect(url).await.unwrap())
-    }
-
-    async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Result<Vec<Answer>> {
-        let mut tx = self.0.begin().await.unwrap();
-        let mut answers = Vec::new();
-        for step in steps {
-            answers.push(take(&mut tx, step).await?);
-        }
-        match end {
-            End::Commit => tx.commit().await.unwrap(),
-            End::Rollback => tx.rollback().await.unwrap(),
-        }
-        Ok(answers)
-    }
-}
-
-async fn take(tx: &mut PgConnection, step: Step) -> Result<Answer> {
-    Ok(match step {
-        Step::Sql(statement) => {
-            sqlx::raw_sql(AssertSqlSafe(statement)).execute(tx).await.unwrap();
-            Answer::Done
-        }
-        Step::Enqueue(job) => Answer::Ids(vec![job.within(tx).await?]),
-        Step::EnqueueNamed(job) => Answer::Ids(vec![job.within(tx).await?]),
-        Step::EnqueueAll(jobs) => Answer::Ids(jobs.within(tx).await?),
-        Step::Publish(event) => Answer::Ids(vec![event.within(tx).await?]),
-        Step::Refused(job) => Answer::Refused(job.within(tx).await.unwrap_err().to_string()),
-        Step::Once(ctx, step) => Answer::IsFirst(ctx.once(tx, step).await?.is_first()),
-    })
-}
-
-jobq_outbox_facts::facts!(Sqlx);
+jobq_outbox_facts::facts!(OnPostgres);

@@ -1,0 +1,12 @@
+//! The facts on each database, and what is special about the transactions and relays of SQLite and of
+//! MariaDB.
+
+#![allow(clippy::unwrap_used)]
+
+mod adapter;
+mod file;
+mod mariadb;
+mod postgres;
+mod relays;
+mod sqlite;
+mod watch;
