@@ -6,7 +6,7 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::PgBindIterExt as _;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::tables::Tables;
+use crate::tables::{Look, Tables};
 
 impl Tables for PgConnection {
     async fn insert(&mut self, row: &Row) -> sqlx::Result<u64> {
@@ -57,8 +57,8 @@ impl Tables for PgConnection {
         Ok(query.execute(self).await?.rows_affected())
     }
 
-    async fn is_begun(&mut self) -> sqlx::Result<bool> {
-        Ok(self.is_in_transaction())
+    async fn look(&mut self) -> sqlx::Result<Look> {
+        Ok(Look { is_begun: self.is_in_transaction(), largest: None })
     }
 
     fn meaning(doing: &str, problem: &dyn DatabaseError) -> Error {

@@ -12,7 +12,7 @@ use sqlx::{Connection as _, MySql, MySqlConnection, Row as _};
 use crate::dialect::{Dialect, methods};
 use crate::errors::failed;
 use crate::statement::{Statement, of_mark, of_row};
-use crate::tables::Tables;
+use crate::tables::{Look, Tables};
 
 pub use outbox::MySqlOutbox;
 
@@ -20,6 +20,9 @@ pub use outbox::MySqlOutbox;
 const DENIED: [u16; 2] = [1142, 1143];
 
 impl Tables for MySqlConnection {
+    // The `max_allowed_packet` of a server is 16 MiB by default, and was 1 MiB.
+    const BATCH_BYTES: usize = 512 * 1024;
+
     async fn insert(&mut self, row: &Row) -> sqlx::Result<u64> {
         MySql::execute(self, Statement::new(mysql::INSERT, &of_row(row))).await
     }
@@ -33,8 +36,21 @@ impl Tables for MySqlConnection {
         MySql::execute(self, Statement::new(mysql::MARK, &of_mark(mark))).await
     }
 
-    async fn is_begun(&mut self) -> sqlx::Result<bool> {
-        Ok(self.is_in_transaction())
+    /// The server is asked, too: a deadlock rolls the whole transaction back, and a statement such as
+    /// CREATE TABLE commits it, of which sqlx 0.9.0 knows nothing. MySQL has no such variable. A packet
+    /// that is too large would end the connection.
+    async fn look(&mut self) -> sqlx::Result<Look> {
+        const ASK: &str = "SELECT 1 /*M! AND @@in_transaction */, \
+                           CAST(@@max_allowed_packet AS SIGNED INTEGER)";
+        if !self.is_in_transaction() {
+            return Ok(Look { is_begun: false, largest: None });
+        }
+        let answer = MySql::rows(self, Statement::new(ASK, &[])).await?;
+        let row = answer.first().ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Look {
+            is_begun: MySql::number(row, 0)? == Some(1),
+            largest: MySql::number(row, 1)?.map(i64::unsigned_abs),
+        })
     }
 
     fn meaning(doing: &str, problem: &dyn DatabaseError) -> Error {

@@ -13,7 +13,7 @@ use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection};
 use crate::dialect::{Dialect, methods};
 use crate::errors::failed;
 use crate::statement::{Statement, of_mark, of_row};
-use crate::tables::Tables;
+use crate::tables::{Look, Tables};
 
 pub use outbox::SqliteOutbox;
 
@@ -38,9 +38,9 @@ impl Tables for SqliteConnection {
     }
 
     /// The thread of the connection may have a rollback before it, which sqlx 0.9.0 does not wait for.
-    async fn is_begun(&mut self) -> sqlx::Result<bool> {
+    async fn look(&mut self) -> sqlx::Result<Look> {
         self.ping().await?;
-        Ok(self.is_in_transaction())
+        Ok(Look { is_begun: self.is_in_transaction(), largest: None })
     }
 
     fn meaning(doing: &str, problem: &dyn DatabaseError) -> Error {

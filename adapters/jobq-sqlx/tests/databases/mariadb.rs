@@ -96,6 +96,58 @@ async fn a_transaction_that_a_nested_begin_has_ended_takes_no_job() {
     assert_eq!(server.sql(ROWS), "0");
 }
 
+/// The server ends a transaction, and each further statement would commit by itself.
+#[tokio::test]
+async fn a_transaction_that_the_server_has_ended_takes_no_job() {
+    let (server, mut db, client) = shop().await;
+    server.sql(
+        "CREATE TABLE orders (id int PRIMARY KEY, paid int); \
+                INSERT INTO orders VALUES (1, 0), (2, 0)",
+    );
+    let mut tx = db.begin().await.unwrap();
+    sqlx::raw_sql("CREATE TABLE commits (id int)").execute(&mut *tx).await.unwrap();
+    let error = client.enqueue(note("after a commit")).within(&mut *tx).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("has ended"), "{error}");
+    tx.rollback().await.unwrap();
+
+    let mut other = MySqlConnection::connect(&server.url()).await.unwrap();
+    let (mut one, mut two) = (db.begin().await.unwrap(), other.begin().await.unwrap());
+    let pay =
+        |order: i32| sqlx::query("UPDATE orders SET paid = paid + 1 WHERE id = ?").bind(order);
+    pay(1).execute(&mut *one).await.unwrap();
+    pay(2).execute(&mut *two).await.unwrap();
+    let (first, second) = tokio::join!(pay(2).execute(&mut *one), pay(1).execute(&mut *two));
+    assert!(first.is_err() != second.is_err(), "one is the victim");
+    let mut victim = if first.is_err() { one } else { two };
+    let job = client.enqueue(note("after a deadlock")).within(&mut *victim).await.unwrap_err();
+    let mark = JobContext::for_test().once(&mut *victim, "pay").await.unwrap_err();
+    for error in [job, mark] {
+        assert!(error.is_invalid() && error.to_string().contains("has ended"), "{error}");
+    }
+    victim.commit().await.unwrap();
+    assert_eq!(server.sql(ROWS), "0");
+}
+
+/// A packet that is too large would end the connection.
+#[tokio::test]
+async fn a_row_that_is_larger_than_a_packet_leaves_the_transaction_usable() {
+    let (server, _db, client) = shop().await;
+    server.sql("SET GLOBAL max_allowed_packet = 1048576");
+    let mut db = MySqlConnection::connect(&server.url()).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    let large = || note(&"x".repeat(1_048_576));
+    let one = client.enqueue(large()).within(&mut *tx).await.unwrap_err();
+    let many = client.enqueue_all([note("a"), large()]).within(&mut *tx).await.unwrap_err();
+    for error in [one, many] {
+        let text = error.to_string();
+        assert!(error.is_invalid() && text.contains("`max_allowed_packet` of 1048576"), "{text}");
+    }
+    let almost = note(&"x".repeat(1_048_000));
+    client.enqueue_all([note("b"), almost]).within(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(server.sql(ROWS), "3");
+}
+
 #[tokio::test]
 async fn a_savepoint_that_is_rolled_back_loses_its_job_only() {
     let (server, mut db, client) = shop().await;
