@@ -43,9 +43,9 @@ pub trait Once<C> {
     ///
     /// A step without 1 to 120 bytes; a connection on which [`begin`](sqlx::Connection::begin) or
     /// [`begin_with`](sqlx::Connection::begin_with) has begun no transaction; an error of the
-    /// database. Under `REPEATABLE READ` and `SERIALIZABLE`, two attempts at once give one of them
-    /// a serialization failure (40001), after which the attempt has to be repeated: return the
-    /// error.
+    /// database, after which the attempt has to be repeated: return the error. If two attempts run at
+    /// once, one of them may get a serialization failure (PostgreSQL, under `REPEATABLE READ` and
+    /// `SERIALIZABLE`), a lock that is not released in time (SQLite, MariaDB), or a deadlock.
     fn once(&self, tx: &mut C, step: &str) -> impl Future<Output = Result<Marked>> + Send;
 }
 

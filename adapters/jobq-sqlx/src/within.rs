@@ -35,9 +35,8 @@ pub trait Within<C> {
     ///
     /// As awaiting the call, as far as no broker is needed; settings that only make sense with one,
     /// such as `timeout`; a connection on which [`begin`](sqlx::Connection::begin) or
-    /// [`begin_with`](sqlx::Connection::begin_with) has begun no transaction. Nothing was sent to
-    /// the database then, and a transaction can go on. An error of the database ends the
-    /// transaction, as for any other statement.
+    /// [`begin_with`](sqlx::Connection::begin_with) has begun no transaction. Nothing was written
+    /// then, and a transaction can go on. After an error of the database, roll the transaction back.
     fn within(self, tx: &mut C) -> impl Future<Output = Result<Self::Ids>> + Send;
 }
 

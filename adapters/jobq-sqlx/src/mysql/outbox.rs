@@ -21,12 +21,31 @@ use crate::tables::Tables as _;
 /// features for TLS (`tls-rustls-..`, `tls-native-tls`) and the URL does not say otherwise (`ssl-mode`).
 ///
 /// ```no_run
-/// # async fn example(client: jobq::Client) -> jobq::Result<()> {
-/// use jobq::relay::Relay;
-/// use jobq_sqlx::MySqlOutbox;
+/// use jobq::{BoxError, Client, WorkerPool, job};
+/// use jobq_sqlx::{MySqlOutbox, Within};
+/// use sqlx::MySqlPool;
 ///
-/// let outbox = MySqlOutbox::connect("mysql://shop:secret@db:3306/shop").await?;
-/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()?).await
+/// #[job(retries = 5)]
+/// async fn send_invoice(order: i64) -> Result<(), BoxError> {
+///     println!("the invoice of order {order}");
+///     Ok(())
+/// }
+///
+/// async fn place_order(db: &MySqlPool, client: &Client, order: i64) -> Result<(), BoxError> {
+///     let mut tx = db.begin().await?;
+///     let insert = sqlx::query("INSERT INTO orders (id) VALUES (?)").bind(order);
+///     insert.execute(&mut *tx).await?;
+///     client.enqueue(SendInvoice { order }).within(&mut *tx).await?;
+///     tx.commit().await?; // both, or neither
+///     Ok(())
+/// }
+///
+/// # async fn work() -> Result<(), BoxError> {
+/// let client = Client::connect("amqp://localhost").await?;
+/// let db = MySqlPool::connect("mysql://shop:secret@db:3306/shop").await?;
+/// let outbox = MySqlOutbox::of_pool(&db);
+/// WorkerPool::new(&client).register::<SendInvoice>().relay(outbox).run().await?;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
@@ -38,6 +57,14 @@ pub struct MySqlOutbox {
 
 impl MySqlOutbox {
     /// Connects to the database of the URL, and checks the tables and the rights of a relay.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::MySqlOutbox;
+    /// let outbox = MySqlOutbox::connect("mysql://shop:secret@db/shop").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -122,6 +149,15 @@ impl MySqlOutbox {
 
     /// Checks the tables, and the rights of the user.
     ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::MySqlOutbox;
+    /// let outbox = MySqlOutbox::lazy("mysql://shop:secret@db/shop")?;
+    /// outbox.verify().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`NotFound`](ErrorKind::NotFound) without a table; [`Conflict`](ErrorKind::Conflict) without a
@@ -133,6 +169,17 @@ impl MySqlOutbox {
     /// Makes the tables, for databases whose migrations no other tool runs, and returns whether they
     /// were missing.
     ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::MySqlOutbox;
+    /// let outbox = MySqlOutbox::lazy("mysql://shop:secret@db/shop")?;
+    /// if outbox.migrate().await? {
+    ///     println!("the tables are new");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// A database that cannot be reached or refuses.
@@ -141,6 +188,16 @@ impl MySqlOutbox {
     }
 
     /// Deletes marks of `jobq_inbox` that are older than this, and returns their number.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::MySqlOutbox;
+    /// # use std::time::Duration;
+    /// let outbox = MySqlOutbox::lazy("mysql://shop:secret@db/shop")?;
+    /// outbox.delete_marks("jobq", Duration::from_secs(7 * 86_400)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -37,10 +37,20 @@ impl Tables for SqliteConnection {
         Sqlite::execute(self, Statement::new(sqlite::MARK, &of_mark(mark))).await
     }
 
-    /// The thread of the connection may have a rollback before it, which sqlx 0.9.0 does not wait for.
+    /// SQLite is asked, too: an error such as that of a full disk rolls the transaction back, of which sqlx
+    /// 0.9.0 knows nothing. The thread of the connection may also have a rollback of sqlx before it, which
+    /// has happened when it answers.
     async fn look(&mut self) -> sqlx::Result<Look> {
-        self.ping().await?;
-        Ok(Look { is_begun: self.is_in_transaction(), largest: None })
+        let is_begun = match Sqlite::run(self, "BEGIN").await {
+            Ok(()) => {
+                Sqlite::run(self, "ROLLBACK").await?;
+                false
+            }
+            // There is a transaction already.
+            Err(sqlx::Error::Database(problem)) if code(&*problem) == 1 => self.is_in_transaction(),
+            Err(error) => return Err(error),
+        };
+        Ok(Look { is_begun, largest: None })
     }
 
     fn meaning(doing: &str, problem: &dyn DatabaseError) -> Error {

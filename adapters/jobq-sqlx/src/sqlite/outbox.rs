@@ -25,12 +25,33 @@ use crate::statement::{Statement, Value};
 /// This is for a file of the program's own, and not for one that jobq keeps its jobs in.
 ///
 /// ```no_run
-/// # async fn example(client: jobq::Client) -> jobq::Result<()> {
-/// use jobq::relay::Relay;
-/// use jobq_sqlx::SqliteOutbox;
+/// use jobq::{BoxError, Client, WorkerPool, job};
+/// use jobq_sqlx::{SqliteOutbox, Within};
+/// use sqlx::SqlitePool;
+/// use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 ///
-/// let outbox = SqliteOutbox::connect("sqlite://shop.db").await?;
-/// Relay::new(&client, outbox).run_until(jobq::shutdown_signal()?).await
+/// #[job(retries = 5)]
+/// async fn send_invoice(order: i64) -> Result<(), BoxError> {
+///     println!("the invoice of order {order}");
+///     Ok(())
+/// }
+///
+/// async fn place_order(db: &SqlitePool, client: &Client, order: i64) -> Result<(), BoxError> {
+///     let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
+///     let insert = sqlx::query("INSERT INTO orders (id) VALUES (?)").bind(order);
+///     insert.execute(&mut *tx).await?;
+///     client.enqueue(SendInvoice { order }).within(&mut *tx).await?;
+///     tx.commit().await?; // both, or neither
+///     Ok(())
+/// }
+///
+/// # async fn work() -> Result<(), BoxError> {
+/// let client = Client::connect("amqp://localhost").await?;
+/// let options: SqliteConnectOptions = "sqlite://shop.db".parse()?;
+/// let db = SqlitePool::connect_with(options.journal_mode(SqliteJournalMode::Wal)).await?;
+/// let outbox = SqliteOutbox::of_pool(&db);
+/// WorkerPool::new(&client).register::<SendInvoice>().relay(outbox).run().await?;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
@@ -44,6 +65,14 @@ pub struct SqliteOutbox {
 
 impl SqliteOutbox {
     /// Opens the file of the URL, and checks the tables.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::SqliteOutbox;
+    /// let outbox = SqliteOutbox::connect("sqlite://shop.db").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -125,6 +154,15 @@ impl SqliteOutbox {
 
     /// Checks the tables, and that the file can be written.
     ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::SqliteOutbox;
+    /// let outbox = SqliteOutbox::lazy("sqlite://shop.db")?;
+    /// outbox.verify().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`NotFound`](ErrorKind::NotFound) without a table; [`Conflict`](ErrorKind::Conflict) without a
@@ -138,6 +176,17 @@ impl SqliteOutbox {
     /// Makes the tables, for files whose migrations no other tool runs, and returns whether they were
     /// missing.
     ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::SqliteOutbox;
+    /// let outbox = SqliteOutbox::lazy("sqlite://shop.db")?;
+    /// if outbox.migrate().await? {
+    ///     println!("the tables are new");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// A file that cannot be opened or written.
@@ -146,6 +195,16 @@ impl SqliteOutbox {
     }
 
     /// Deletes marks of `jobq_inbox` that are older than this, and returns their number.
+    ///
+    /// ```no_run
+    /// # async fn example() -> jobq::Result<()> {
+    /// # use jobq_sqlx::SqliteOutbox;
+    /// # use std::time::Duration;
+    /// let outbox = SqliteOutbox::lazy("sqlite://shop.db")?;
+    /// outbox.delete_marks("jobq", Duration::from_secs(7 * 86_400)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

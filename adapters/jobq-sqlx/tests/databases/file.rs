@@ -72,6 +72,10 @@ fn shown(value: Value) -> String {
 impl Relayed for File {
     const MIGRATION: &str = MIGRATION;
     const LARGE: &str = "zeroblob(16777217)";
+    const INSERT: &str = "\
+INSERT INTO jobq_outbox (queue, name, job_id, payload) \
+VALUES ('send_invoice', 'send_invoice', '0199d1a2-0000-7000-8000-000000000007', \
+CAST('{\"order\": 7}' AS BLOB));";
 
     fn empty() -> Self {
         Self::empty()

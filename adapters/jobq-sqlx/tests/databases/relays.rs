@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jobq::JobId;
 use jobq::relay::{Relay, Source, Take, Taking};
 use jobq_outbox_facts::{Database, pool};
 
@@ -13,6 +14,9 @@ pub(crate) trait Relayed: Database {
     const MIGRATION: &str;
     /// A payload that is too large by one byte.
     const LARGE: &str;
+
+    /// The statement of `docs/outbox.md`.
+    const INSERT: &str;
 
     /// Without the tables.
     fn empty() -> Self;
@@ -211,7 +215,7 @@ pub(crate) async fn old_marks_are_deleted<D: Relayed>() {
 /// What the columns contain that the writer leaves out.
 pub(crate) async fn a_row_of_another_program_has_the_time_of_now<D: Relayed>() {
     let database = D::start();
-    database.sql(&good("a"));
+    database.sql(D::INSERT);
     let outbox = database.outbox().await;
     let Taking::Rows { rows, .. } = outbox.take(&Take::new("jobq")).await.unwrap() else {
         panic!("there is a row")
@@ -221,6 +225,8 @@ pub(crate) async fn a_row_of_another_program_has_the_time_of_now<D: Relayed>() {
     let age = i64::try_from(now).unwrap() - row.enqueued_at;
     assert!((0..60_000).contains(&age), "{age}");
     assert_eq!((row.version, &*row.headers, row.due_at), (1, "{}", None));
+    assert!(row.job_id.parse::<JobId>().is_ok(), "{row:?}");
+    assert_eq!(row.payload, b"{\"order\": 7}");
 }
 
 /// Makes a test of each of them.

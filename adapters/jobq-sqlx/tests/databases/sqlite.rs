@@ -1,5 +1,8 @@
 //! SQLite, in a file of the program's own.
 
+use std::future::pending;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use jobq::relay::{Settled, Source as _, Take, Taking};
@@ -8,6 +11,7 @@ use jobq_outbox_facts::Database as _;
 use jobq_sqlx::{Once, SqliteOutbox, Within};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{ConnectOptions as _, Connection, SqliteConnection};
+use tokio::time::timeout;
 
 use crate::adapter::OnSqlite;
 use crate::file::File;
@@ -17,6 +21,8 @@ use crate::watch::{client, note};
 jobq_outbox_facts::facts!(OnSqlite, without users on File);
 relays!(File);
 
+/// How long the relays of tests may hold rows.
+const HOLD: Duration = Duration::from_secs(5);
 /// Counts the rows of both tables.
 const ROWS: &str = "SELECT (SELECT count(*) FROM jobq_outbox) + (SELECT count(*) FROM jobq_inbox)";
 
@@ -47,6 +53,29 @@ async fn a_transaction_that_a_nested_begin_has_ended_takes_no_job() {
         tx.commit().await.unwrap();
     }
     assert_eq!(file.sql(ROWS), "0");
+}
+
+/// SQLite ends a transaction, and each further statement would commit by itself.
+#[tokio::test]
+async fn a_transaction_that_sqlite_has_ended_takes_no_job() {
+    let (file, mut db, client) = shop().await;
+    file.sql("CREATE TABLE orders (id INTEGER PRIMARY KEY); INSERT INTO orders VALUES (1)");
+    let mut tx = db.begin().await.unwrap();
+    client.enqueue(note("before")).within(&mut *tx).await.unwrap();
+    let twice = sqlx::raw_sql("INSERT OR ROLLBACK INTO orders VALUES (1)");
+    twice.execute(&mut *tx).await.unwrap_err();
+    let job = client.enqueue(note("after")).within(&mut *tx).await.unwrap_err();
+    let mark = JobContext::for_test().once(&mut *tx, "pay").await.unwrap_err();
+    for error in [job, mark] {
+        assert!(error.is_invalid() && error.to_string().contains("has ended"), "{error}");
+    }
+    drop(tx);
+    assert_eq!(file.sql(ROWS), "0");
+    // The connection goes on.
+    let mut tx = db.begin().await.unwrap();
+    client.enqueue(note("again")).within(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(file.sql(ROWS), "1");
 }
 
 #[tokio::test]
@@ -88,26 +117,45 @@ async fn a_writer_does_not_wait_for_the_relay() {
     assert!(matches!(next, Taking::Rows { .. }), "{next:?}");
 }
 
-/// A relay that is gone leaves its row in `jobq_relay`, which holds for as long as a take.
+/// The process that the next test kills.
 #[tokio::test]
-async fn a_relay_that_is_gone_is_followed_by_the_next() {
-    let file = File::start();
+#[ignore = "another test runs it"]
+async fn a_process_with_rows_in_its_hands() {
+    let outbox = SqliteOutbox::connect(std::env::var("SHOP").unwrap()).await.unwrap();
+    let taking = outbox.take(&take(HOLD)).await.unwrap();
+    println!("{taking:?}");
+    pending::<()>().await;
+}
+
+/// Its row in `jobq_relay` stays, and holds for as long as a take.
+#[tokio::test]
+async fn a_relay_whose_process_is_killed_is_followed_by_the_next() {
+    let (file, mut db, client) = shop().await;
     file.sql(&good("a"));
-    let take = take(Duration::from_secs(1));
-    let gone = file.outbox().await;
-    drop(gone.take(&take).await.unwrap());
-    drop(gone);
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", "sqlite::a_process_with_rows_in_its_hands"])
+        .env("SHOP", file.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let taken = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Rows {")));
     let next = file.outbox().await;
-    assert!(matches!(next.take(&take).await.unwrap(), Taking::Standby));
+    let standby = next.take(&take(HOLD)).await.unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(taken.is_some() && matches!(standby, Taking::Standby), "{taken:?} {standby:?}");
+    let mut tx = db.begin().await.unwrap();
+    client.enqueue(note("b")).within(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
     let taking = async {
         loop {
-            if let Taking::Rows { rows, .. } = next.take(&take).await.unwrap() {
+            if let Taking::Rows { rows, .. } = next.take(&take(HOLD)).await.unwrap() {
                 return rows;
             }
         }
     };
-    let rows = tokio::time::timeout(Duration::from_secs(30), taking).await.unwrap();
-    assert_eq!(rows.len(), 1);
+    assert_eq!(timeout(HOLD * 10, taking).await.unwrap().len(), 2);
 }
 
 /// A clock that was wrong for a while stops nobody for years.
