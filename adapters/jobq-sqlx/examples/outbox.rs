@@ -33,12 +33,16 @@ struct Shop {
 #[job(retries = 5, delay = "1s")]
 async fn send_invoice(order: i64, db: State<PgPool>, ctx: JobContext) -> Result<(), BoxError> {
     let mut tx = db.begin().await?;
-    if ctx.once(&mut *tx, "invoice").await?.is_first() {
+    let is_first = ctx.once(&mut *tx, "invoice").await?.is_first();
+    if is_first {
         let update = "UPDATE orders SET invoiced = true WHERE id = $1";
         sqlx::query(update).bind(order).execute(&mut *tx).await?;
     }
     tx.commit().await?;
-    println!("the invoice of order {order} is sent");
+    // A crash before the job is stored as done runs it again.
+    if is_first {
+        println!("the invoice of order {order} is sent");
+    }
     Ok(())
 }
 
