@@ -92,21 +92,22 @@ struct Document<'m> {
     paused: u64,
     schedules: u64,
     held_schedules: &'m [String],
-    refused: Vec<Refused>,
+    refused: u64,
+    refusals: Vec<Refusal>,
     error: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Refused {
+struct Refusal {
     id: String,
     error: String,
 }
 
 fn report(mut moved: Moved, output: Output) -> Ended {
     let end = moved.end.take();
-    let refused = moved.refused.iter();
-    let refused =
-        refused.map(|(id, error)| Refused { id: id.to_string(), error: error.to_string() });
+    let refusals = moved.refusals.iter();
+    let refusals =
+        refusals.map(|(id, error)| Refusal { id: id.to_string(), error: error.to_string() });
     let document = Document {
         jobs: moved.jobs,
         suspected: moved.suspected,
@@ -115,7 +116,8 @@ fn report(mut moved: Moved, output: Output) -> Ended {
         paused: moved.paused,
         schedules: moved.schedules,
         held_schedules: &moved.held_schedules,
-        refused: refused.collect(),
+        refused: moved.refused,
+        refusals: refusals.collect(),
         error: end.as_ref().map(ToString::to_string),
     };
     output.answer(&document, || format!("{}\n", sentence(&moved)))?;
@@ -127,30 +129,33 @@ fn report(mut moved: Moved, output: Output) -> Ended {
             output.error(&format!("{error}\n  run the command again to go on"));
             Ok(End::Partly)
         }
-        None if moved.refused.is_empty() => Ok(End::Done),
+        None if moved.refused == 0 => Ok(End::Done),
         None => Ok(End::Partly),
     }
 }
 
 fn notes(moved: &Moved) -> Vec<String> {
-    let refused = moved.refused.iter().map(|(id, error)| format!("job {id} stays: {error}"));
+    let refusals = moved.refusals.iter().map(|(id, error)| format!("job {id} stays: {error}"));
+    let more = moved.refused - moved.refusals.len() as u64;
+    let more = (more > 0).then(|| format!("{more} further jobs stay"));
     let held = moved.held_schedules.iter().map(|queue| {
         format!(
             "the schedules of queue `{queue}` stay: a pool holds them; stop the pools of the source, and \
              run the command again"
         )
     });
-    refused.chain(held).collect()
+    refusals.chain(more).chain(held).collect()
 }
 
 fn sentence(moved: &Moved) -> String {
-    let Moved { jobs, suspected, failed, events, paused, schedules, .. } = moved;
+    let Moved { jobs, suspected, failed, events, paused, schedules, refused, .. } = moved;
     let always = [(*jobs, "jobs"), (*failed, "failed jobs")];
     let others = [
         (*suspected, "suspected jobs"),
         (*events, "events"),
         (*schedules, "schedules"),
         (*paused, "pauses"),
+        (*refused, "refused"),
     ];
     let others = others.into_iter().filter(|(count, _)| *count > 0);
     let counts = always.into_iter().chain(others).map(|(count, what)| format!("{count} {what}"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jobq::Client;
 use jobq::engine::Settlement;
 use jobq::engine::conformance::{EngineExt as _, open};
+use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon};
 use tokio::process::Command;
@@ -21,7 +22,7 @@ fn job() -> Scripted {
     Scripted { steps: vec![Step::Succeed] }
 }
 
-/// A file with three jobs that are due, one that waits, one that has failed, a schedule and a pause.
+/// Three jobs that are due, one that waits, one that has failed, a schedule and a pause.
 async fn fill(url: &str, namespace: &str) {
     let client = Client::builder(url).namespace(namespace).connect().await.unwrap();
     client.schedule("yearly", job()).cron("0 6 1 1 *").await.unwrap();
@@ -43,18 +44,35 @@ async fn fill(url: &str, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_moves_to_a_broker() {
-    let (mut test, folder) = (TestStore::on(Store::rabbitmq().await).await, Directory::new());
-    let (source, target) = (folder.url("jobs.db"), test.store.url.clone());
-    fill(&source, &test.store.namespace).await;
+    let folder = Directory::new();
+    all_moves(&folder.url("jobs.db"), None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_moves_to_another() {
+    let managed = broker::shared_with_management("a_broker_moves_to_another").await;
+    let Some((node, management)) = managed else { return };
+    all_moves(&node.url(), Some(management)).await;
+}
+
+async fn all_moves(source: &str, management: Option<&str>) {
+    let mut test = TestStore::on(Store::rabbitmq().await).await;
+    let target = test.store.url.clone();
+    fill(source, &test.store.namespace).await;
     let moving = async |arguments: &[&str]| {
-        let mut command = moving(&source, &target, arguments);
+        let mut command = moving(source, &target, arguments);
         command.args(["--namespace", &test.store.namespace]);
+        if let Some(management) = management {
+            command.args(["--management", management]);
+        }
         run(command).await
     };
-    let expected = ["QUEUE     READY  WAITING  FAILED", "scripted      3        1       1"];
-    assert_eq!(moving(&["--dry-run"]).await.lines(0), expected);
     let plan = moving(&["--dry-run", "--json"]).await.json(0, "move-plan");
-    assert_eq!(plan["queues"]["scripted"]["ready"], 3);
+    let planned = &plan["queues"]["scripted"];
+    assert_eq!((&planned["ready"], &planned["failed"]), (&3.into(), &1.into()), "{plan}");
+    let table = moving(&["--dry-run"]).await;
+    let row = table.lines(0)[1].split_whitespace().collect::<Vec<_>>();
+    assert_eq!((row[0], row[1], row[3]), ("scripted", "3", "1"), "{table:#?}");
 
     let moved = moving(&["--json"]).await.json(0, "move");
     let figures = ["jobs", "failed", "schedules", "paused", "events"];
@@ -97,4 +115,23 @@ async fn what_cannot_be_moved_is_told() {
     let ran = run(moving(&source, &target, &["--queue", "scripted"])).await;
     let expected = "moved 4 jobs, 1 failed jobs, 1 schedules, 1 pauses";
     assert_eq!(ran.lines(0), [expected]);
+}
+
+#[tokio::test]
+async fn what_the_target_refuses_stays_and_holds_up_no_other() {
+    let (store, folder) = (Store::rabbitmq().await, Directory::new());
+    let source = folder.url("jobs.db");
+    let client = Client::builder(&source).namespace(&store.namespace).connect().await.unwrap();
+    for days in [4_000, 0] {
+        client.enqueue(job()).delay(Duration::from_secs(days * 86_400)).await.unwrap();
+    }
+    let mut moving = moving(&source, &store.url, &["--json"]);
+    moving.args(["--namespace", &store.namespace]);
+    let moved = run(moving).await.json(3, "move");
+    assert_eq!((&moved["jobs"], &moved["refused"]), (&1.into(), &1.into()), "{moved}");
+    let refusal = moved["refusals"][0]["error"].as_str().unwrap();
+    assert!(refusal.contains("exceeds"), "{refusal}");
+    let counts = client.counts("scripted").await.unwrap();
+    assert_eq!(counts, jobq::admin::Counts::new(0, 1, 0));
+    client.close().await;
 }

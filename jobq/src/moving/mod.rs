@@ -43,6 +43,8 @@ use crate::job::JobId;
 
 /// How often a source without jobs to take is looked at.
 const IDLE: Duration = Duration::from_millis(200);
+/// The most errors that are kept.
+const MAX_REFUSALS: usize = 100;
 
 /// A move of jobs.
 #[derive(Debug, Clone)]
@@ -72,8 +74,11 @@ pub struct Moved {
     pub schedules: u64,
     /// Queues whose schedules stay, since a pool holds them.
     pub held_schedules: Vec<String>,
-    /// What the target refuses, such as a payload over its limit: it stays in the source.
-    pub refused: Vec<(JobId, Error)>,
+    /// How many the target refuses, such as for a payload over its limit or a full queue: they stay in the
+    /// source.
+    pub refused: u64,
+    /// The first hundred of those, with the errors.
+    pub refusals: Vec<(JobId, Error)>,
     /// The error that ended the move early. A further one goes on where this one has ended.
     pub end: Option<Error>,
 }
@@ -292,12 +297,15 @@ async fn hand_over(
     let mut fates = vec![Fate::Gone; kinds.len()];
     let mut end = None;
     for (place, error) in arrivals.admit(batch).await {
-        if error.is_invalid() {
-            fates[place] = Fate::Kept;
-            moved.refused.push((kinds[place].1, error));
-        } else {
+        if matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout | ErrorKind::Closed) {
             fates[place] = Fate::GivenBack;
             end.get_or_insert(error);
+        } else {
+            fates[place] = Fate::Kept;
+            moved.refused += 1;
+            if moved.refusals.len() < MAX_REFUSALS {
+                moved.refusals.push((kinds[place].1, error));
+            }
         }
     }
     departing.settle(fates.clone()).await?;
