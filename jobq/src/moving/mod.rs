@@ -30,7 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::background;
 use crate::client::Client;
@@ -43,6 +43,8 @@ use crate::job::JobId;
 
 /// How often a source without jobs to take is looked at.
 const IDLE: Duration = Duration::from_millis(200);
+/// How often new queues of the source are looked for.
+const LOOKS: Duration = Duration::from_secs(5);
 /// The most errors that are kept.
 const MAX_REFUSALS: usize = 100;
 
@@ -168,7 +170,7 @@ impl Move {
         self.source.depart().ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,
-                "the source cannot hand over its jobs: move from a job file (`sqlite://..`)",
+                "the source cannot hand over its jobs: move from RabbitMQ or from a job file",
             )
         })
     }
@@ -219,6 +221,8 @@ struct Run<'m> {
     departures: &'m dyn Depart,
     arrivals: &'m dyn Admit,
     departing: BTreeMap<Option<String>, Box<dyn Departing>>,
+    /// When new queues were last looked for.
+    looked: Instant,
     moved: Moved,
 }
 
@@ -229,7 +233,8 @@ impl<'m> Run<'m> {
         }
         let (departures, arrivals) = (plan.departures()?, plan.arrivals()?);
         let (departing, moved) = (BTreeMap::new(), Moved::default());
-        let mut run = Self { plan, departures, arrivals, departing, moved };
+        let looked = Instant::now();
+        let mut run = Self { plan, departures, arrivals, departing, looked, moved };
         run.find_queues().await?;
         if plan.queues.is_empty() {
             run.departing.insert(None, departures.depart(Scope::Shared).await?);
@@ -239,6 +244,7 @@ impl<'m> Run<'m> {
 
     /// Declares the queues that are new in the target, and begins to take their jobs.
     async fn find_queues(&mut self) -> Result<()> {
+        self.looked = Instant::now();
         let mut specs = self.plan.specs(self.departures).await?;
         specs.retain(|spec| !self.departing.contains_key(&Some(spec.name.clone())));
         if specs.is_empty() {
@@ -279,7 +285,7 @@ impl<'m> Run<'m> {
                 Next::Later | Next::Empty => {}
             }
         }
-        if !matches!(round, Round::Moved) {
+        if !matches!(round, Round::Moved) && self.looked.elapsed() >= LOOKS {
             self.find_queues().await?;
         }
         Ok(round)

@@ -52,8 +52,8 @@ fn places_of(names: &Names, queue: &str, wanted: &Wanted) -> Vec<Place> {
     let lanes = lanes.into_iter().filter(|lane| has_priorities || *lane == Priority::Normal);
     let lanes: Vec<_> = lanes.map(|priority| routing_key::lane(queue, priority)).collect();
     for lane in &lanes {
-        add(names.work(lane), Kind::Due(queue.to_owned()));
-        add(names.due(lane), Kind::Due(queue.to_owned()));
+        add(names.work(lane), Kind::Due(lane.to_string()));
+        add(names.due(lane), Kind::Due(lane.to_string()));
     }
     if wanted.solo.contains(queue) {
         add(names.solo(queue), Kind::Solo(queue.to_owned()));

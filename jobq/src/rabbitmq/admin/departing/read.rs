@@ -32,7 +32,7 @@ pub(super) struct Place {
 /// What a queue of the broker holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Jobs of this queue that are due.
+    /// Jobs of this lane that are due.
     Due(String),
     /// Those that run alone.
     Solo(String),
@@ -54,8 +54,8 @@ pub(super) fn read(
     now: SystemTime,
 ) -> Option<Admission> {
     let key = message.routing_key.clone();
-    let job = |queue: &str| {
-        let (received, properties) = of_queue(names, queue, &message, &subscribes);
+    let job = |lane: &str| {
+        let (received, properties) = of_lane(names, lane, &message, &subscribes);
         (Envelope { payload: message.data.clone(), ..received.envelope }, properties)
     };
     match kind {
@@ -63,14 +63,14 @@ pub(super) fn read(
             let (queue, properties) = (Cow::Owned(queue.clone()), &message.properties);
             Some(Admission::Failed(decode_failed(names, queue, properties, message.data)))
         }
-        Kind::Due(queue) => Some(Admission::Job(job(queue).0)),
+        Kind::Due(lane) => Some(Admission::Job(job(lane).0)),
         Kind::Solo(queue) => {
             let (starts, _) = properties::solo(&message.properties);
             Some(Admission::Solo(job(queue).0, starts))
         }
         Kind::Tier(queue, _) if routing_key::read(key.as_str()).queue != queue => None,
-        Kind::Tier(queue, tier) => {
-            let (job, properties) = job(queue);
+        Kind::Tier(_, tier) => {
+            let (job, properties) = job(routing_key::read(key.as_str()).lane);
             let delay = left(in_tier(&properties, *tier, now), now);
             Some(Admission::Job(Envelope { delay, ..job }))
         }
@@ -79,7 +79,7 @@ pub(super) fn read(
             let delay = left(until.unwrap_or_else(|| now + rest_of_key(key.as_str())), now);
             match levels::end_of(key.as_str())? {
                 End::Queue(lane) => {
-                    let (job, _) = job(routing_key::read(lane).queue);
+                    let (job, _) = job(lane);
                     Some(Admission::Job(Envelope { delay, ..job }))
                 }
                 End::Topic(topic) => {
@@ -92,21 +92,27 @@ pub(super) fn read(
     }
 }
 
-/// The job of a message of this queue, without its payload, and the properties with its topic.
-fn of_queue(
+/// The job of a message of this lane, without its payload, and the properties with its topic.
+fn of_lane(
     names: &Names,
-    queue: &str,
+    lane: &str,
     message: &Delivery,
     subscribes: impl Fn(&str, &str) -> bool,
 ) -> (Received, BasicProperties) {
     let (route, mut properties) =
         ((message.exchange.as_str(), message.routing_key.as_str()), message.properties.clone());
+    let queue = routing_key::read(lane).queue;
     let topic = properties::topic_of_route(names, queue, route, &properties, |topic| {
         subscribes(queue, topic)
     });
     properties::keep_topic(&mut properties, topic.as_deref());
     let mut received = decode(names, Cow::Owned(queue.to_owned()), &properties, Vec::new());
     received.envelope.retry_wait = routing_key::wait_in(route.1, queue).map(Duration::from_millis);
+    // Another client may have sent it without the header.
+    if let Some(Ok(priority)) = lane.strip_prefix(queue).map(|rest| rest.trim_matches('@').parse())
+    {
+        received.envelope.set_priority(priority);
+    }
     (received, properties)
 }
 
@@ -117,15 +123,14 @@ pub(super) fn fresh(
     message: &Delivery,
     subscribes: impl Fn(&str, &str) -> bool,
 ) -> Result<Option<Message>> {
-    let Kind::Due(queue) = kind else { return Ok(None) };
-    let (received, properties) = of_queue(names, queue, message, subscribes);
+    let Kind::Due(lane) = kind else { return Ok(None) };
+    let (received, properties) = of_lane(names, lane, message, subscribes);
     if received.history.returns == 0 {
         return Ok(None);
     }
     let job = received.envelope;
-    let lane = routing_key::lane(queue, job.priority());
-    let key = routing_key::write(&lane, job.retry_wait.map(period::millis));
-    let (route, who) = (Route::new(names.jobs(), key)?, Who::of_job(&job, queue));
+    let key = routing_key::write(lane, job.retry_wait.map(period::millis));
+    let (route, who) = (Route::new(names.jobs(), key)?, Who::of_job(&job, &job.queue));
     let properties = properties::again(&properties, (&who, &job), Changes::next(job.attempts));
     Ok(Some(Message { to: route.into(), properties, payload: message.data.clone() }))
 }
@@ -175,6 +180,7 @@ mod tests {
     use lapin::types::{AMQPValue, FieldArray};
 
     use super::*;
+    use crate::job::Priority;
     use crate::rabbitmq::values::long;
 
     fn at(millis: u64) -> SystemTime {
@@ -231,11 +237,23 @@ mod tests {
         let key = |end: &str| [seventeen_minutes, end].concat();
         let job = admission(&Kind::Level, message(&key("q.mail@high"), headers(None, None)));
         let Some(Admission::Job(job)) = job else { panic!("{job:?}") };
-        assert_eq!((&*job.queue, job.delay.as_secs()), ("mail", 17 * 60));
+        let found = (&*job.queue, job.priority(), job.delay.as_secs());
+        assert_eq!(found, ("mail", Priority::High, 17 * 60));
         let event =
             admission(&Kind::Level, message(&key("e.user.created"), headers(Some(7), None)));
         let Some(Admission::Event(event)) = event else { panic!("{event:?}") };
         assert_eq!((&*event.topic, event.delay.as_millis()), ("user.created", 7));
+    }
+
+    #[test]
+    fn a_job_has_the_priority_of_its_lane() {
+        for (lane, priority) in
+            [("mail", Priority::Normal), ("mail@high", Priority::High), ("mail@low", Priority::Low)]
+        {
+            let found = admission(&Kind::Due(lane.to_owned()), message(lane, headers(None, None)));
+            let Some(Admission::Job(job)) = found else { panic!("{found:?}") };
+            assert_eq!((&*job.queue, job.priority()), ("mail", priority));
+        }
     }
 
     #[test]
