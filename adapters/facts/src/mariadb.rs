@@ -143,7 +143,7 @@ fn spawn(folder: &Path) -> Child {
     command.spawn().expect("MariaDB can be started")
 }
 
-/// What the server has said.
+/// The log of the server.
 fn logged(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }

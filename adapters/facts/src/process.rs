@@ -1,4 +1,4 @@
-//! What the private servers have in common.
+//! The common parts of the private servers.
 
 use std::fs::File;
 use std::path::Path;

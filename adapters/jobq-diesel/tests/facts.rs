@@ -1,6 +1,7 @@
 //! The facts of each adapter, on the connection of diesel itself.
 
 #![cfg(feature = "sync")]
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use diesel::connection::SimpleConnection as _;

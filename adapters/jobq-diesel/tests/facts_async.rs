@@ -1,6 +1,7 @@
 //! The facts of each adapter, on the connection of diesel-async.
 
 #![cfg(feature = "async")]
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use diesel::result;

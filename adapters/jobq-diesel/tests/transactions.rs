@@ -1,6 +1,7 @@
 //! What is special about diesel and its transactions.
 
 #![cfg(all(feature = "sync", feature = "async"))]
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use jobq::{Client, Enqueue};

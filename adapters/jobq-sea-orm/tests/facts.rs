@@ -1,5 +1,6 @@
 //! The facts of each adapter.
 
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use jobq::Result;

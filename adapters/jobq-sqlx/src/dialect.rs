@@ -1,4 +1,4 @@
-//! What the relays of SQLite and of MariaDB have to know about their database.
+//! The differences between SQLite and MariaDB, for their relays.
 
 use jobq::outbox::Row;
 use jobq::{Error, Result};
@@ -13,7 +13,7 @@ pub(crate) trait Dialect: Database {
     const NOW: &'static str;
     /// Begins a transaction that writes.
     const BEGIN: &'static str;
-    /// What follows a query whose rows nobody else may take.
+    /// The end of a query that locks its rows.
     const LOCKING: &'static str;
     /// Creates the tables.
     const MIGRATION: &'static str;

@@ -1,4 +1,4 @@
-//! What the relays of SQLite and of MariaDB do alike.
+//! The statements of the relays of SQLite and of MariaDB.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::errors::failed;
 
 /// The most rows of a statement.
 const BATCH: usize = 500;
-/// What a statement has besides the texts and bytes of its rows, at most, for each of them.
+/// The most bytes of a statement for each row, besides its texts and bytes.
 const OVERHEAD: usize = 200;
 
 /// A connection to a database with the tables of jobq. Each method gives the number of rows that were

@@ -1,5 +1,6 @@
 //! The example crashes between its steps.
 
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

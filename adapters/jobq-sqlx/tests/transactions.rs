@@ -1,5 +1,6 @@
 //! What is special about sqlx and its transactions.
 
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use jobq::{Client, JobContext};

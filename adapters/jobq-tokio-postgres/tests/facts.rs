@@ -1,4 +1,5 @@
 //! The facts of each adapter.
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use jobq::Result;

@@ -1,4 +1,5 @@
 //! What is special about tokio-postgres and its transactions.
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 use jobq::Client;

@@ -60,7 +60,7 @@ pub use durations::{Durations, Percentiles};
 pub use extent::Extent;
 pub use figure::Figure;
 pub use migrated::Migrated;
-pub use moving::{Admission, Admit, Depart, Departing, Fate, Next, Scope};
+pub use moving::{Admission, Admit, Depart, Departing, Disposition, Next, Scope};
 pub use options::EngineOptions;
 pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};

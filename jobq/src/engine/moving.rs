@@ -79,7 +79,7 @@ pub trait Departing: fmt::Debug + Send {
     /// # Errors
     ///
     /// An engine that cannot be reached or refuses: whatever was to be removed may be there still.
-    async fn settle(&mut self, fates: Vec<Fate>) -> Result<()>;
+    async fn settle(&mut self, dispositions: Vec<Disposition>) -> Result<()>;
 }
 
 /// The answer of [`Departing::next`].
@@ -94,14 +94,14 @@ pub enum Next {
     Empty,
 }
 
-/// What becomes of something that was taken.
+/// The settlement of a job or event that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum Disposition {
     /// It is stored elsewhere, and removed here.
-    Gone,
+    Removed,
     /// It is given back now.
-    GivenBack,
+    Returned,
     /// It is given back at the end.
     Kept,
 }

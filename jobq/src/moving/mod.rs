@@ -35,8 +35,8 @@ use tokio::time::{Instant, sleep};
 use crate::background;
 use crate::client::Client;
 use crate::engine::{
-    Admission, Admit, Counts, Depart, Departing, Engine, Fate, Figure, Next, QueueSpec, Scope,
-    administration,
+    Admission, Admit, Counts, Depart, Departing, Disposition, Engine, Figure, Next, QueueSpec,
+    Scope, administration,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
@@ -300,22 +300,26 @@ async fn hand_over(
     moved: &mut Moved,
 ) -> Result<()> {
     let kinds: Vec<_> = batch.iter().map(Kind::of).collect();
-    let mut fates = vec![Fate::Gone; kinds.len()];
+    let mut dispositions = vec![Disposition::Removed; kinds.len()];
     let mut end = None;
     for (place, error) in arrivals.admit(batch).await {
         if matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout | ErrorKind::Closed) {
-            fates[place] = Fate::GivenBack;
+            dispositions[place] = Disposition::Returned;
             end.get_or_insert(error);
         } else {
-            fates[place] = Fate::Kept;
+            dispositions[place] = Disposition::Kept;
             moved.refused += 1;
             if moved.refusals.len() < MAX_REFUSALS {
                 moved.refusals.push((kinds[place].1, error));
             }
         }
     }
-    departing.settle(fates.clone()).await?;
-    for ((kind, _), _) in kinds.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::Gone) {
+    departing.settle(dispositions.clone()).await?;
+    for ((kind, _), _) in kinds
+        .iter()
+        .zip(&dispositions)
+        .filter(|(_, disposition)| **disposition == Disposition::Removed)
+    {
         *match kind {
             Kind::Job => &mut moved.jobs,
             Kind::Suspected => &mut moved.suspected,

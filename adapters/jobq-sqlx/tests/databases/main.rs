@@ -1,6 +1,7 @@
 //! The facts on each database, and what is special about the transactions and relays of SQLite and of
 //! MariaDB.
 
+// What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 mod adapter;

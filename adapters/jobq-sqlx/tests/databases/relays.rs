@@ -1,4 +1,4 @@
-//! What the relays of SQLite and of MariaDB have in common: they meet rows and tables that are not as
+//! The common behaviour of the relays of SQLite and of MariaDB: they meet rows and tables that are not as
 //! they should be, and other relays.
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use rusqlite::Row;
 
 use super::failed::{self, Ahead};
 use crate::background;
-use crate::engine::{Admission, Departing, Fate, Next, QueueName, QueueSpec, Scope};
+use crate::engine::{Admission, Departing, Disposition, Next, QueueName, QueueSpec, Scope};
 use crate::error::Result;
 use crate::job::{EventEnvelope, JobId};
 use crate::sqlite::claim::{self, Claimed};
@@ -119,16 +119,16 @@ impl Departing for Leaving {
         })
     }
 
-    async fn settle(&mut self, fates: Vec<Fate>) -> Result<()> {
+    async fn settle(&mut self, dispositions: Vec<Disposition>) -> Result<()> {
         let (mut gone, mut back) = (Vec::new(), Vec::new());
-        for (taken, fate) in std::mem::take(&mut self.taken).into_iter().zip(fates) {
-            match (fate, taken) {
-                (Fate::Gone, taken) => gone.push(taken),
-                (Fate::GivenBack, Taken::Job(held)) => back.push(held),
-                (Fate::Kept, Taken::Job(held)) => self.claimed.push(held),
-                (Fate::Kept, Taken::Failed { seq, .. }) => self.failed = seq,
-                (Fate::Kept, Taken::Event { seq, .. }) => self.events = seq,
-                (Fate::GivenBack, _) => {}
+        for (taken, disposition) in std::mem::take(&mut self.taken).into_iter().zip(dispositions) {
+            match (disposition, taken) {
+                (Disposition::Removed, taken) => gone.push(taken),
+                (Disposition::Returned, Taken::Job(held)) => back.push(held),
+                (Disposition::Kept, Taken::Job(held)) => self.claimed.push(held),
+                (Disposition::Kept, Taken::Failed { seq, .. }) => self.failed = seq,
+                (Disposition::Kept, Taken::Event { seq, .. }) => self.events = seq,
+                (Disposition::Returned, _) => {}
             }
         }
         let settling = self.inbox.call(move |store| {

@@ -7,8 +7,8 @@ use crate::engine::conformance::bench::{
     Bench, are_first_attempts, event, eventually, failure, headers, job, settle, soon,
 };
 use crate::engine::{
-    Admission, Departing, Engine, Envelope, EventEnvelope, Fate, Next, NotPushed, QueueSpec, Scope,
-    Settlement, Verdict,
+    Admission, Departing, Disposition, Engine, Envelope, EventEnvelope, Next, NotPushed, QueueSpec,
+    Scope, Settlement, Verdict,
 };
 use crate::job::{FailedJob, FailedReason, JobId, Priority};
 
@@ -50,14 +50,14 @@ async fn taken(departing: &mut Box<dyn Departing>) -> Vec<Admission> {
 async fn take_all(bench: &Bench, scope: Scope) -> Vec<Admission> {
     let (mut departing, mut all) = (depart(bench.engine(), scope).await, Vec::new());
     while let Next::Taken(batch) = next(&mut departing).await {
-        settle_as(&mut departing, vec![Fate::Gone; batch.len()]).await;
+        settle_as(&mut departing, vec![Disposition::Removed; batch.len()]).await;
         all.extend(batch);
     }
     all
 }
 
-async fn settle_as(departing: &mut Box<dyn Departing>, fates: Vec<Fate>) {
-    soon("a settlement", departing.settle(fates)).await.expect("settles");
+async fn settle_as(departing: &mut Box<dyn Departing>, dispositions: Vec<Disposition>) {
+    soon("a settlement", departing.settle(dispositions)).await.expect("settles");
 }
 
 /// A job after its first attempt.
@@ -230,7 +230,7 @@ pub async fn a_job_that_departs_goes_to_no_worker(bench: &Bench) {
         let mut consumer = bench.consumer("mail", 10).await;
         consumer.gets_nothing().await;
         consumer.stop_soon().await;
-        settle_as(&mut departing, vec![Fate::GivenBack, Fate::Kept]).await;
+        settle_as(&mut departing, vec![Disposition::Returned, Disposition::Kept]).await;
     }
     bench.counts("mail", 2, 0, 0).await;
     let mut consumer = bench.consumer("mail", 2).await;
@@ -256,7 +256,7 @@ pub async fn what_is_kept_is_taken_once(bench: &Bench) {
             Admission::Failed(job) => job.id(),
             other => panic!("{other:?}"),
         }));
-        settle_as(&mut departing, vec![Fate::Kept; batch.len()]).await;
+        settle_as(&mut departing, vec![Disposition::Kept; batch.len()]).await;
     }
     assert_eq!(seen, [ids[1], ids[0]]);
     drop(departing);
@@ -275,7 +275,7 @@ pub async fn a_job_in_flight_departs_later(bench: &Bench) {
     bench.counts("mail", 1, 0, 0).await;
     let batch = taken(&mut departing).await;
     assert!(matches!(&batch[..], [Admission::Job(job)] if (job.id, job.attempts) == (ids[0], 0)));
-    settle_as(&mut departing, vec![Fate::Gone]).await;
+    settle_as(&mut departing, vec![Disposition::Removed]).await;
     assert!(matches!(next(&mut departing).await, Next::Empty));
 }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use self::read::{Kind, Place, fresh, read};
 use crate::background;
-use crate::engine::{Admission, Departing, Fate, Figure, Next};
+use crate::engine::{Admission, Departing, Disposition, Figure, Next};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Priority;
 use crate::rabbitmq::connection::broker::Broker;
@@ -282,27 +282,28 @@ impl Leaving {
 #[async_trait]
 impl Departing for Leaving {
     async fn next(&mut self) -> Result<Next> {
-        let fates = vec![Fate::GivenBack; self.taken.len()];
-        self.settle(fates).await?;
+        let dispositions = vec![Disposition::Returned; self.taken.len()];
+        self.settle(dispositions).await?;
         self.try_next().await
     }
 
-    async fn settle(&mut self, fates: Vec<Fate>) -> Result<()> {
+    async fn settle(&mut self, dispositions: Vec<Disposition>) -> Result<()> {
         let taken = std::mem::take(&mut self.taken);
         let Some(taking) = &mut self.taking else { return Ok(()) };
-        let all_gone = taking.kept == 0 && fates.iter().all(|fate| *fate == Fate::Gone);
+        let all_gone = taking.kept == 0
+            && dispositions.iter().all(|disposition| *disposition == Disposition::Removed);
         if let (true, Some(last)) = (all_gone, taken.last()) {
             acknowledge(&taking.channel, *last, true).await?;
             self.has_removed = true;
         } else {
-            for (tag, fate) in taken.into_iter().zip(fates) {
-                match fate {
-                    Fate::Gone => {
+            for (tag, disposition) in taken.into_iter().zip(dispositions) {
+                match disposition {
+                    Disposition::Removed => {
                         acknowledge(&taking.channel, tag, false).await?;
                         self.has_removed = true;
                     }
-                    Fate::GivenBack => give_back(&taking.channel, tag).await?,
-                    Fate::Kept => {
+                    Disposition::Returned => give_back(&taking.channel, tag).await?,
+                    Disposition::Kept => {
                         taking.kept += 1;
                         taking.keeps_to_the_end = true;
                     }
