@@ -20,6 +20,7 @@ mod clocks;
 mod control;
 mod doctor;
 mod full;
+mod outbox;
 mod places;
 mod schemas;
 mod seats;

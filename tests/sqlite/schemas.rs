@@ -3,7 +3,7 @@
 use jobq::admin::{Place, Queues};
 use jobq::engine::conformance::{EngineExt as _, open, soon};
 use jobq::engine::{Ask, Figure, Pause, Question, QueueSpec, Verdict};
-use jobq::{BoxError, Client, ErrorKind, Priority, WorkerPool, job};
+use jobq::{BoxError, Client, ErrorKind, WorkerPool, job};
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
 use jobq_tests::jobs::push;
 use jobq_tests::test_store::{Scripted, Step, until};
@@ -163,22 +163,25 @@ async fn ranked() -> Result<(), BoxError> {
 }
 
 #[tokio::test]
-async fn a_priority_in_a_file_of_the_schema_before_is_found_by_the_migration() {
+async fn a_priority_in_a_file_of_schema_9_is_found_by_the_migration() {
     let directory = Directory::new();
     let (url, path) = (directory.url("jobs.db"), directory.file("jobs.db"));
-    make_job_file(&path, BEFORE);
-    let tool = Client::builder(&url).keep_schema().connect().await.unwrap();
-    for priority in [Priority::Low, Priority::High, Priority::Normal] {
-        tool.enqueue(Ranked {}).priority(priority).await.unwrap();
+    make_job_file(&path, 9);
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("INSERT INTO queues (namespace, name) VALUES ('jobq', 'ranked')").unwrap();
+    let insert = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, payload, headers)
+        SELECT id, 5, 0, randomblob(16), 4, x'7b7d', ?1 FROM queues WHERE name = 'ranked'";
+    for headers in [Some("low"), Some("high"), None] {
+        let headers = headers.map(|priority| format!(r#"{{"jobq-priority":"{priority}"}}"#));
+        db.execute(insert, [headers]).unwrap();
     }
+    drop(db);
     let parts = async |client: &Client| {
         let overview = client.admin().overview(Queues::one("ranked")).await.unwrap();
         let parts = overview.queues.into_iter().flat_map(|queue| queue.parts);
         let due = parts.filter(|part| part.jobs.known() > Some(&0));
         due.map(|part| (part.place, *part.jobs.known().unwrap())).collect::<Vec<_>>()
     };
-    assert_eq!(parts(&tool).await, [(Place::Ready, 3)]);
-    assert_eq!(schema_of(&path), BEFORE);
     Client::builder(&url).migrate().await.unwrap();
     let client = Client::connect(&url).await.unwrap();
     let expected = [(Place::High, 1), (Place::Ready, 1), (Place::Low, 1)];

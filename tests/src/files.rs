@@ -104,7 +104,7 @@ impl Drop for SmallDisk {
 }
 
 /// The migrations of job files, the first one first.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("../../jobq/src/sqlite/migrations/1.sql"),
     include_str!("../../jobq/src/sqlite/migrations/2.sql"),
     include_str!("../../jobq/src/sqlite/migrations/3.sql"),
@@ -115,6 +115,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../../jobq/src/sqlite/migrations/8.sql"),
     include_str!("../../jobq/src/sqlite/migrations/9.sql"),
     include_str!("../../jobq/src/sqlite/migrations/10.sql"),
+    include_str!("../../jobq/src/sqlite/migrations/11.sql"),
 ];
 
 /// The version of the newest schema of job files.

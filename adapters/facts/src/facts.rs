@@ -7,7 +7,7 @@ use jobq::relay::RelayState;
 use jobq::{Client, ErrorKind, JobContext, JobId, RunningPool};
 use tokio::time::{sleep, timeout};
 
-use crate::{Adapter, Answer, Database, Effects, End, Note, Step, Users, pool};
+use crate::{Adapter, Answer, Database, Effects, End, Note, Step, Users};
 
 /// A program: its database, its queue, and a pool with a relay.
 struct Shop<A, D> {
@@ -22,9 +22,9 @@ impl<A: Adapter<D>, D: Database> Shop<A, D> {
     async fn open() -> Self {
         let database = D::start();
         database.sql("CREATE TABLE orders (id bigint PRIMARY KEY)");
-        let builder = Client::builder("sqlite::memory:").program("shop");
-        let client = builder.connect().await.expect("a file in memory");
-        let (pool, effects) = pool(&client, database.outbox().await).await;
+        let builder = Client::builder(database.engine()).program("shop");
+        let client = builder.connect().await.expect("a file");
+        let (pool, effects) = database.pool(&client).await;
         Self { adapter: A::connect(&database.url()).await, database, client, pool, effects }
     }
 
@@ -46,11 +46,11 @@ impl<A: Adapter<D>, D: Database> Shop<A, D> {
         timeout(Duration::from_secs(60), emptied).await.expect("the relay sends all");
     }
 
-    /// Ends the pool, whose relay works. It tells so after its first turn, of which a job may have run.
+    /// Ends the pool, whose relay works, if it has one. That tells so after its first turn, of which a job may have run.
     async fn close(self) {
         let is_sending = || {
             let health = self.pool.health();
-            matches!(&*health.relays, [relay] if matches!(relay.state, RelayState::Sending))
+            health.relays.iter().all(|relay| matches!(relay.state, RelayState::Sending))
         };
         let working = async {
             while !is_sending() {

@@ -15,7 +15,7 @@ pub use database::{Database, Users};
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
-pub use work::{Effect, Effects, Note, NoteEvent, pool};
+pub use work::{Effect, Effects, Note, NoteEvent, pool, pool_alone};
 
 /// Makes a test of each fact for an adapter, on PostgreSQL or `on` another database.
 #[macro_export]

@@ -88,11 +88,20 @@ pub async fn note_event(
 
 /// A pool that notes what runs, with a relay.
 pub async fn pool(client: &Client, outbox: impl Source) -> (RunningPool, Effects) {
+    start(client, |pool| pool.relay(outbox)).await
+}
+
+/// A pool that notes what runs, on the file in which the rows are: it needs no relay.
+pub async fn pool_alone(client: &Client) -> (RunningPool, Effects) {
+    start(client, |pool| pool).await
+}
+
+async fn start(
+    client: &Client,
+    with: impl FnOnce(WorkerPool) -> WorkerPool,
+) -> (RunningPool, Effects) {
     let effects = Effects::default();
-    let pool = WorkerPool::new(client)
-        .state(effects.clone())
-        .register::<Note>()
-        .register::<NoteEvent>()
-        .relay(outbox);
-    (pool.spawn().await.expect("the pool starts"), effects)
+    let pool =
+        WorkerPool::new(client).state(effects.clone()).register::<Note>().register::<NoteEvent>();
+    (with(pool).spawn().await.expect("the pool starts"), effects)
 }

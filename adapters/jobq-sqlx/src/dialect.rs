@@ -24,6 +24,9 @@ pub(crate) trait Dialect: Database {
     /// Statements that change nothing and take what a relay needs: a right, and how it is tried.
     const PROBES: &'static [(&'static str, &'static str)];
 
+    /// Statements that delete the rows with these numbers.
+    fn deletions(numbers: &[i64]) -> String;
+
     /// Prepares a new connection of a relay from the table of this name, and checks it.
     fn set_up(
         connection: &mut Self::Connection,
@@ -45,7 +48,7 @@ pub(crate) trait Dialect: Database {
     /// Runs statements without parameters.
     fn run(
         connection: &mut Self::Connection,
-        statements: &'static str,
+        statements: &str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// The number in a column.
@@ -81,10 +84,8 @@ macro_rules! methods {
             statement.query::<Self>().fetch_all(connection).await
         }
 
-        async fn run(
-            connection: &mut Self::Connection,
-            statements: &'static str,
-        ) -> sqlx::Result<()> {
+        async fn run(connection: &mut Self::Connection, statements: &str) -> sqlx::Result<()> {
+            let statements = sqlx::AssertSqlSafe(statements.to_owned());
             sqlx::raw_sql(statements).execute(connection).await?;
             Ok(())
         }

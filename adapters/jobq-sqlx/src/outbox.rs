@@ -56,7 +56,7 @@ impl<D: Dialect> Table<D> {
         &self,
         connection: &mut D::Connection,
         doing: &str,
-        statements: &'static str,
+        statements: &str,
     ) -> Result<()> {
         D::run(connection, statements).await.map_err(|error| self.failed(doing, error))
     }
@@ -209,8 +209,7 @@ impl<D: Dialect> Table<D> {
     ) -> Result<()> {
         const DOING: &str = "settling rows of";
         if !settled.sent.is_empty() {
-            let delete = format!("DELETE FROM jobq_outbox WHERE seq IN ({})", list(&settled.sent));
-            self.execute(connection, DOING, Statement::once(delete, &[])).await?;
+            self.run(connection, DOING, &D::deletions(&settled.sent)).await?;
         }
         let refuse = format!(
             "UPDATE jobq_outbox SET error = ?, retry_at = {} + ?, \
@@ -247,6 +246,6 @@ pub(crate) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
-fn list(numbers: &[i64]) -> String {
+pub(crate) fn list(numbers: &[i64]) -> String {
     numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }

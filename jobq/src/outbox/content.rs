@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::row::{Row, VERSION};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
-    Envelope, EventEnvelope, Headers, JobId, check_name, check_program, check_topic, from_millis,
+    Envelope, EventEnvelope, Headers, JobId, Priority, check_name, check_program, check_topic,
+    from_millis,
 };
 
 /// The most bytes of headers: those of a program, and room for jobq's own.
@@ -94,6 +95,26 @@ pub(crate) fn too_large(size: u64, largest: usize) -> Error {
         "the payload has {size} bytes, more than this engine's limit of {largest}; store the data elsewhere \
          and send a reference to it"
     ))
+}
+
+/// The error of a job with a priority for a queue that has none.
+pub(crate) fn no_priorities(queue: &str, priority: Priority) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!(
+            "queue `{queue}` has no priorities, and the job has the priority {}; start a pool that \
+             works on the queue with a job that has the key `priorities`",
+            priority.as_str()
+        ),
+    )
+}
+
+/// The longest wait before a row that was refused is tried again.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// The wait before a row that was refused so often is tried again.
+pub(crate) fn retry_in(tries: u32) -> Duration {
+    (Duration::from_secs(5) * 2_u32.saturating_pow(tries.min(10))).min(LONGEST)
 }
 
 fn time(column: &str, millis: i64) -> Result<SystemTime> {
@@ -235,5 +256,11 @@ mod tests {
         let long = "a".repeat(MAX_HEADERS);
         let long = read(|row| row.headers = format!(r#"{{"a": "{long}"}}"#)).unwrap_err();
         assert!(long.to_string().contains("more than 16384"), "{long}");
+    }
+
+    #[test]
+    fn a_row_is_tried_again_after_a_growing_wait() {
+        let seconds = [0, 1, 2, 6, 7, 8, u32::MAX].map(|tries| retry_in(tries).as_secs());
+        assert_eq!(seconds, [5, 10, 20, 320, 600, 600, 600]);
     }
 }

@@ -22,6 +22,6 @@ mod question_marks;
 mod row;
 pub mod sqlite;
 
-pub(crate) use content::{Content, too_large};
+pub(crate) use content::{Content, no_priorities, retry_in, too_large};
 pub use mark::{Mark, Marked};
 pub use row::Row;

@@ -7,6 +7,11 @@ pub use super::errors::no_answer;
 use super::question_marks;
 use crate::error::{Error, ErrorKind};
 
+/// The `application_id` of a file that jobq keeps its jobs in: `jobq` in ASCII. Such a file has the tables
+/// `jobq_outbox` and `jobq_inbox`, and its pools make jobs of the rows: it needs neither the migration nor
+/// a relay.
+pub const APPLICATION_ID: i32 = 0x6a6f_6271;
+
 /// Creates the tables `jobq_outbox`, `jobq_inbox` and `jobq_relay`. Run it once, with the tool that runs your
 /// other migrations.
 pub const MIGRATION: &str = include_str!("sqlite.sql");

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Priority};
+use crate::outbox::no_priorities;
 
 /// How long it counts that a queue exists. One that is deleted meanwhile makes the job unroutable, which
 /// is told as for any other client.
@@ -64,20 +65,13 @@ impl Queues {
         if engine.has_queue(queue, priority).await? {
             return Ok(None);
         }
-        let text = if priority != Priority::Normal
-            && engine.has_queue(queue, Priority::Normal).await?
-        {
-            format!(
-                "queue `{queue}` has no priorities, and the job has the priority {}; start a pool that \
-                 works on the queue with a job that has the key `priorities`",
-                priority.as_str()
-            )
-        } else {
-            format!(
-                "queue `{queue}` does not exist; start a pool that works on it, or declare it with \
-                 `Client::declare`"
-            )
-        };
+        if priority != Priority::Normal && engine.has_queue(queue, Priority::Normal).await? {
+            return Ok(Some(no_priorities(queue, priority)));
+        }
+        let text = format!(
+            "queue `{queue}` does not exist; start a pool that works on it, or declare it with \
+             `Client::declare`"
+        );
         Ok(Some(Error::new(ErrorKind::NotFound, text)))
     }
 }

@@ -1,22 +1,12 @@
 //! What becomes of rows: the push of each, and what its error means.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::source::{Refusal, Settled};
 use crate::engine::{Engine, check_events};
 use crate::error::{Error, ErrorKind, Result};
-use crate::outbox::Content;
-
-/// The longest wait before a row that was refused is tried again.
-const LONGEST: Duration = Duration::from_secs(600);
-
-/// The wait before a row that was refused so often is tried again.
-fn wait(tries: u32) -> Duration {
-    (Duration::from_secs(5) * 2_u32.saturating_pow(tries.min(10))).min(LONGEST)
-}
+use crate::outbox::{Content, retry_in};
 
 /// Whether the row is tried later. Otherwise the engine is away, and all rows are given back.
 ///
@@ -43,7 +33,7 @@ impl Outcome {
             Err(error) if is_refusal(&error) => {
                 // Databases do not store NUL in texts.
                 let error = error.to_string().replace('\0', "\\0");
-                self.settled.refused.push(Refusal { seq, error, retry_in: wait(tries) });
+                self.settled.refused.push(Refusal { seq, error, retry_in: retry_in(tries) });
             }
             Err(error) => _ = self.given_back.get_or_insert(error),
         }
@@ -81,15 +71,11 @@ fn unanswered() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::engine::{Capabilities, Consume, Consumer, NotPushed, Pushed, Pushing, QueueSpec};
     use crate::job::{Envelope, EventEnvelope};
-
-    #[test]
-    fn a_row_is_tried_again_after_a_growing_wait() {
-        let seconds = [0, 1, 2, 6, 7, 8, u32::MAX].map(|tries| wait(tries).as_secs());
-        assert_eq!(seconds, [5, 10, 20, 320, 600, 600, 600]);
-    }
 
     #[test]
     fn only_an_engine_that_is_away_gives_rows_back() {

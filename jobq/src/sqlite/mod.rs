@@ -27,6 +27,7 @@ mod lease;
 mod migrate;
 mod open;
 mod others;
+mod outbox;
 mod place;
 mod process;
 mod push;

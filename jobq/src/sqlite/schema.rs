@@ -4,9 +4,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::failure::OpenError;
 use super::store::Need;
-
-/// The SQLite application id of a file of jobq: `jobq` in ASCII.
-const APPLICATION_ID: i32 = 0x6a6f_6271;
+use crate::outbox::sqlite::APPLICATION_ID;
 
 /// The migrations from an empty file to the newest schema, in order. The `user_version` of a file
 /// is the number of migrations applied. A released migration is never changed.
@@ -21,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/8.sql"),
     include_str!("migrations/9.sql"),
     include_str!("migrations/10.sql"),
+    include_str!("migrations/11.sql"),
 ];
 
 /// The version of the newest schema.
@@ -152,6 +151,28 @@ mod tests {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             });
             assert_eq!(row.unwrap(), (5, 0, "mail".to_owned(), false, false));
+        }
+    }
+
+    /// Adapters write the tables of a file of the program's own and those of a job file alike.
+    #[test]
+    fn the_tables_of_the_outbox_are_those_of_the_contract() {
+        let job_file = open(&Place::Memory, Duration::ZERO).unwrap();
+        let other = Connection::open_in_memory().unwrap();
+        other.execute_batch(crate::outbox::sqlite::MIGRATION).unwrap();
+        for table in ["jobq_outbox", "jobq_inbox"] {
+            let columns = |file: &Connection| -> Vec<String> {
+                let sql = "SELECT format('%s %s %d %s %d', name, type, \"notnull\", dflt_value, pk)
+                    FROM pragma_table_info(?1)";
+                let mut statement = file.prepare(sql).unwrap();
+                statement
+                    .query_map([table], |row| row.get(0))
+                    .unwrap()
+                    .map(Result::unwrap)
+                    .collect()
+            };
+            assert_eq!(columns(&job_file), columns(&other));
+            assert!(columns(&other).len() > 5, "{table}");
         }
     }
 

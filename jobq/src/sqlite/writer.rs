@@ -23,6 +23,7 @@ use super::feeds::{Feed, Feeds, Steering, View};
 use super::inbox::{Call, Command, Inbox, Settling};
 use super::lease::{self, Lease};
 use super::others::Others;
+use super::outbox::{self, Outbox};
 use super::place::{Identity, Place};
 use super::push;
 use super::settle;
@@ -60,6 +61,7 @@ pub(super) fn run(
         lease: Lease::new(lease),
         others: Others::new(lease),
         feeds: Feeds::default(),
+        outbox: Outbox::default(),
         known: HashMap::new(),
         retrying: Vec::new(),
         paused_until: None,
@@ -91,6 +93,7 @@ struct Writer {
     lease: Lease,
     others: Others,
     feeds: Feeds,
+    outbox: Outbox,
     known: HashMap<String, i64>,
     /// Settlements to retry after a failure.
     retrying: Vec<Settling>,
@@ -197,6 +200,7 @@ impl Writer {
             Err(failure) => {
                 self.lease = lease;
                 self.known.clear();
+                self.outbox.forget();
                 self.steering.ended(false);
                 for (feed, in_flight) in self.feeds.all.iter_mut().zip(in_flight) {
                     feed.in_flight = in_flight;
@@ -268,7 +272,7 @@ impl Writer {
         }
         // The deletion of a queue must see its consumers.
         self.list()?;
-        self.run(work)?;
+        self.run(work, version)?;
         if self.closing.is_some() {
             self.lease.release(&self.connection)?;
             return Ok(Vec::new());
@@ -276,8 +280,9 @@ impl Writer {
         self.look(version)
     }
 
-    /// Runs the work, within a transaction.
-    fn run(&mut self, work: &mut [Work]) -> rusqlite::Result<()> {
+    /// Runs the work, within a transaction. Rows of the outbox become jobs, where a `data_version` is
+    /// given.
+    fn run(&mut self, work: &mut [Work], version: Option<i64>) -> rusqlite::Result<()> {
         let mut store = Store {
             connection: &self.connection,
             clock: &self.clock,
@@ -303,6 +308,9 @@ impl Writer {
                     }
                 }
             }
+        }
+        if let Some(version) = version.filter(|_| store.version >= outbox::SINCE) {
+            self.outbox.empty(&mut store, version)?;
         }
         if store.has_news {
             self.steering.expect_news();

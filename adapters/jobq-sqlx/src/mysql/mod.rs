@@ -86,6 +86,13 @@ AND done_at < (timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 10
 
     /// Under `REPEATABLE READ`, the scan of a relay would lock the end of the table, and inserts would
     /// wait for it.
+    /// One for each row: by a list, MariaDB 10.11.19 reads and locks a small table from its first row on,
+    /// and waits for a row there that another transaction has inserted and not committed.
+    fn deletions(numbers: &[i64]) -> String {
+        let each = numbers.iter().map(|seq| format!("DELETE FROM jobq_outbox WHERE seq = {seq}"));
+        each.collect::<Vec<_>>().join(";")
+    }
+
     async fn set_up(connection: &mut MySqlConnection, name: &str) -> Result<()> {
         const SETTINGS: &str =
             "SET autocommit = 1; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";

@@ -12,6 +12,7 @@ use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection};
 
 use crate::dialect::{Dialect, methods};
 use crate::errors::failed;
+use crate::outbox::list;
 use crate::statement::{Statement, of_mark, of_row};
 use crate::tables::{Look, Tables};
 
@@ -83,18 +84,32 @@ AND done_at < CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) 
         ),
     ];
 
+    fn deletions(numbers: &[i64]) -> String {
+        format!("DELETE FROM jobq_outbox WHERE seq IN ({})", list(numbers))
+    }
+
     async fn set_up(connection: &mut SqliteConnection, name: &str) -> Result<()> {
         let doing = format!("opening the file of {name}");
         let failed = |error| failed(&doing, error, SqliteConnection::meaning);
-        let mode = Self::rows(connection, Statement::new("PRAGMA journal_mode", &[])).await;
-        let mode = mode.and_then(|rows| rows.first().map(|row| Self::text(row, 0)).transpose());
-        let mode = mode.map_err(failed)?.flatten().unwrap_or_default();
+        let unfit = |text| Error::new(ErrorKind::Unsupported, format!("{doing}: {text}"));
+        // Before the file is read: without patience that may fail.
         let busy = Self::rows(connection, Statement::new("PRAGMA busy_timeout", &[])).await;
         let busy = busy.and_then(|rows| rows.first().map(|row| Self::number(row, 0)).transpose());
-        let busy = busy.map_err(failed)?.flatten().unwrap_or_default();
-        match unfit(&mode, busy) {
+        if let Some(text) = impatient(busy.map_err(failed)?.flatten().unwrap_or_default()) {
+            return Err(unfit(text));
+        }
+        let owner = Self::rows(connection, Statement::new("PRAGMA application_id", &[])).await;
+        let owner = owner.and_then(|rows| rows.first().map(|row| Self::number(row, 0)).transpose());
+        if owner.map_err(failed)?.flatten() == Some(sqlite::APPLICATION_ID.into()) {
+            let text = "jobq keeps its jobs in this file, and its pools make jobs of the rows: it needs \
+                        no relay";
+            return Err(unfit(text.to_owned()));
+        }
+        let mode = Self::rows(connection, Statement::new("PRAGMA journal_mode", &[])).await;
+        let mode = mode.and_then(|rows| rows.first().map(|row| Self::text(row, 0)).transpose());
+        match without_log(&mode.map_err(failed)?.flatten().unwrap_or_default()) {
             None => Ok(()),
-            Some(text) => Err(Error::new(ErrorKind::Unsupported, format!("{doing}: {text}"))),
+            Some(text) => Err(unfit(text)),
         }
     }
 
@@ -114,16 +129,19 @@ fn code(problem: &dyn DatabaseError) -> i32 {
     problem.code().and_then(|code| code.parse().ok()).unwrap_or_default()
 }
 
-/// Why a relay cannot work on a file with this journal mode, by a connection with this wait for the
-/// lock in milliseconds.
-fn unfit(mode: &str, busy: i64) -> Option<String> {
-    if !mode.eq_ignore_ascii_case("wal") {
-        return Some(format!(
+/// Why a relay cannot work on a file with this journal mode.
+fn without_log(mode: &str) -> Option<String> {
+    (!mode.eq_ignore_ascii_case("wal")).then(|| {
+        format!(
             "a relay needs the journal mode `wal`, so that it reads while others write, and this \
              file has `{mode}`; run `PRAGMA journal_mode = WAL` once, or open your own connections \
              with `.journal_mode(SqliteJournalMode::Wal)`"
-        ));
-    }
+        )
+    })
+}
+
+/// Why a relay cannot work by a connection with this wait for the lock, in milliseconds.
+fn impatient(busy: i64) -> Option<String> {
     let least = i64::try_from(BUSY.as_millis()).unwrap_or(i64::MAX);
     (busy < least).then(|| {
         format!(
@@ -139,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_fit_is_named() {
-        assert_eq!(unfit("wal", 1_000), None);
-        assert_eq!(unfit("WAL", 5_000), None);
-        assert!(unfit("delete", 5_000).is_some_and(|text| text.contains("has `delete`")));
-        assert!(unfit("wal", 0).is_some_and(|text| text.contains("has 0 ms")));
+        assert_eq!((without_log("wal"), without_log("WAL")), (None, None));
+        assert!(without_log("delete").is_some_and(|text| text.contains("has `delete`")));
+        assert_eq!((impatient(1_000), impatient(5_000)), (None, None));
+        assert!(impatient(0).is_some_and(|text| text.contains("has 0 ms")));
     }
 }

@@ -22,7 +22,8 @@ use crate::statement::{Statement, Value};
 /// deleting them, the next one takes over 20 seconds later. If it is stopped for longer and goes on, it
 /// deletes nothing.
 ///
-/// This is for a file of the program's own, and not for one that jobq keeps its jobs in.
+/// This is for a file of the program's own. In a file that jobq keeps its jobs in, the pools make jobs of
+/// the rows, and a relay is refused.
 ///
 /// ```no_run
 /// use jobq::{BoxError, Client, WorkerPool, job};

@@ -1,21 +1,18 @@
 //! The adapters: a pool of each database.
 
 use jobq::Result;
-use jobq_outbox_facts::{Adapter, Answer, End, Postgres, Step};
+use jobq_outbox_facts::{Adapter, Answer, Database, End, Step};
 use jobq_sqlx::{Once, Within};
 use sqlx::{
     AssertSqlSafe, MySqlConnection, MySqlPool, PgConnection, PgPool, SqliteConnection, SqlitePool,
 };
 
-use crate::file::File;
-use crate::mariadb::Server;
-
 /// An adapter with this name, for the pool and the connection of a database.
 macro_rules! adapter {
-    ($name:ident, $pool:ty, $connection:ty, $database:ty) => {
+    ($name:ident, $pool:ty, $connection:ty) => {
         pub(crate) struct $name($pool);
 
-        impl Adapter<$database> for $name {
+        impl<D: Database> Adapter<D> for $name {
             async fn connect(url: &str) -> Self {
                 Self(<$pool>::connect(url).await.unwrap())
             }
@@ -55,6 +52,6 @@ macro_rules! adapter {
     };
 }
 
-adapter!(OnPostgres, PgPool, PgConnection, Postgres);
-adapter!(OnSqlite, SqlitePool, SqliteConnection, File);
-adapter!(OnMariaDb, MySqlPool, MySqlConnection, Server);
+adapter!(OnPostgres, PgPool, PgConnection);
+adapter!(OnSqlite, SqlitePool, SqliteConnection);
+adapter!(OnMariaDb, MySqlPool, MySqlConnection);

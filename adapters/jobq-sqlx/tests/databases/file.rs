@@ -1,5 +1,7 @@
 //! A private SQLite file.
 
+use std::path::Path;
+
 use jobq::outbox::sqlite::MIGRATION;
 use jobq_outbox_facts::Database;
 use jobq_sqlx::SqliteOutbox;
@@ -44,19 +46,24 @@ impl Database for File {
     }
 
     fn sql(&self, statements: &str) -> String {
-        let db = Connection::open(self.path()).unwrap();
-        let mut lines = Vec::new();
-        let mut batch = rusqlite::Batch::new(&db, statements);
-        while let Some(mut statement) = batch.next().unwrap() {
-            let columns = statement.column_count();
-            let mut rows = statement.query([]).unwrap();
-            while let Some(row) = rows.next().unwrap() {
-                let texts = (0..columns).map(|place| shown(row.get(place).unwrap()));
-                lines.push(texts.collect::<Vec<_>>().join("|"));
-            }
-        }
-        lines.join("\n")
+        run(&self.path(), statements)
     }
+}
+
+/// Runs statements, and gives a line for each row.
+pub(crate) fn run(file: &Path, statements: &str) -> String {
+    let db = Connection::open(file).unwrap();
+    let mut lines = Vec::new();
+    let mut batch = rusqlite::Batch::new(&db, statements);
+    while let Some(mut statement) = batch.next().unwrap() {
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let texts = (0..columns).map(|place| shown(row.get(place).unwrap()));
+            lines.push(texts.collect::<Vec<_>>().join("|"));
+        }
+    }
+    lines.join("\n")
 }
 
 fn shown(value: Value) -> String {

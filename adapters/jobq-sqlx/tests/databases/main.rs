@@ -6,6 +6,7 @@
 
 mod adapter;
 mod file;
+mod job_file;
 mod mariadb;
 mod postgres;
 mod relays;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Feed, View, Work, Writer, claim, columns, data_version, earlier, events};
+use super::{Feed, View, Work, Writer, claim, columns, data_version, earlier, events, outbox};
 
 /// How often an idle engine checks whether another process has changed the file: one read of shared
 /// memory.
@@ -25,6 +25,9 @@ impl Writer {
         if self.needs_lease() {
             // Needed without other processes too: the clock may be set.
             at_most(POLL);
+            if let Some(due) = self.outbox.next() {
+                at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
+            }
         }
         for feed in self.feeds.all.iter().filter(|feed| feed.room() > 0) {
             if let Some(due) = feed.next_due {
@@ -56,6 +59,7 @@ impl Writer {
             || (self.feeds.changed && self.takes_jobs())
             || !self.retrying.is_empty()
             || self.sees_due_jobs()
+            || self.sees_due_rows()
             || self.sees_dead_owners(now)
     }
 
@@ -84,6 +88,20 @@ impl Writer {
         // A read error is reported by the transaction.
         self.needs_lease()
             && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
+    }
+
+    /// Whether a row of the outbox could become a job, found by reading only.
+    fn sees_due_rows(&mut self) -> bool {
+        if !self.needs_lease() || self.access.version() < outbox::SINCE {
+            return false;
+        }
+        let (connection, now) = (&self.connection, self.clock.now());
+        let is_due = data_version(connection).and_then(|version| {
+            let view = View { connection, version, owner: self.lease.owner(), now };
+            self.outbox.is_due(&view, &self.namespace)
+        });
+        // A read error is reported by the transaction.
+        is_due.unwrap_or(true)
     }
 
     /// Whether a consumer could get a job, found by reading only: an unneeded write lock would

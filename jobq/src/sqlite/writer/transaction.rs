@@ -24,7 +24,7 @@ impl Writer {
     /// Runs work that only reads, without the file's write lock.
     fn read(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
         self.execute("BEGIN")
-            .and_then(|()| self.run(work))
+            .and_then(|()| self.run(work, None))
             .and_then(|()| self.execute("COMMIT"))
             .map_err(|source| Failure::new(&self.place, source))?;
         Ok(Vec::new())
