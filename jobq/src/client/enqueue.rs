@@ -269,7 +269,7 @@ impl Enqueue {
         let writing =
             self.client.observer().writing(self.kind.queue, Some(self.kind.name), Some(id));
         let job = writing.span().in_scope(|| self.job(id, &writing));
-        let row = job.and_then(|job| Row::of_job(self.client.namespace(), job));
+        let row = job.and_then(|job| self.client.row(job));
         writing.written(&row);
         row
     }

@@ -80,7 +80,7 @@ impl<'j> EnqueueAll<'j> {
                 headers.set_priority(priority);
                 writing.add_to(&mut headers);
                 let job = envelope((&kind, &times), &client, id, payload, headers);
-                Row::of_job(client.namespace(), job)
+                client.row(job)
             });
             writing.written(&row);
             row

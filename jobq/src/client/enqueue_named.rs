@@ -80,7 +80,7 @@ impl EnqueueNamed {
         let client = self.client.clone();
         let writing = client.observer().writing(&self.queue, Some(&self.name), Some(id));
         let job = writing.span().in_scope(|| self.job(id, &writing));
-        let row = job.and_then(|job| Row::of_job(client.namespace(), job));
+        let row = job.and_then(|job| client.row(job));
         writing.written(&row);
         row
     }

@@ -23,8 +23,10 @@ mod subscriber;
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
 
 use serde::Serialize;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use builder::ClientBuilder;
@@ -44,7 +46,8 @@ pub(crate) use self::outgoing::Hooks;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::job::{Event, Job, program};
+use crate::job::{Envelope, Event, EventEnvelope, Job, program};
+use crate::outbox::Row;
 use crate::traces::Traces;
 
 /// A connection to a RabbitMQ broker or to an embedded file. It enqueues jobs, and a
@@ -87,6 +90,8 @@ struct Shared {
     declared: RwLock<Declared>,
     /// Cancelled when the client was closed.
     closed: CancellationToken,
+    /// Tells relays of rows that are made.
+    rows: watch::Sender<()>,
 }
 
 impl Client {
@@ -174,6 +179,7 @@ impl Client {
                 clock,
                 declared,
                 closed: CancellationToken::new(),
+                rows: watch::Sender::new(()),
             }),
         }
     }
@@ -361,6 +367,28 @@ impl Client {
 
     pub(crate) fn program(&self) -> &Arc<str> {
         &self.shared.program
+    }
+
+    /// The row of a job, whose transaction commits soon.
+    fn row(&self, job: Envelope) -> Result<Row> {
+        self.shared.rows.send_replace(());
+        Row::of_job(self.namespace(), job)
+    }
+
+    /// The row of an event, whose transaction commits soon.
+    fn row_of_event(&self, event: EventEnvelope, now: SystemTime) -> Result<Row> {
+        self.shared.rows.send_replace(());
+        Row::of_event(self.namespace(), event, now)
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.is_cancelled()
+    }
+
+    /// Changes with each row that this client makes.
+    pub(crate) fn rows(&self) -> watch::Receiver<()> {
+        self.shared.rows.subscribe()
     }
 
     pub(crate) fn clock(&self) -> &Clock {

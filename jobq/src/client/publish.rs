@@ -169,7 +169,7 @@ impl Publish {
         let writing = client.observer().writing(&self.topic, None, Some(id));
         let row = writing.span().in_scope(|| {
             let (event, now) = self.event(id, &writing)?;
-            Row::of_event(client.namespace(), event, now)
+            client.row_of_event(event, now)
         });
         writing.written(&row);
         row

@@ -22,6 +22,9 @@ use crate::repeated::Repeated;
 const IDLE: Duration = Duration::from_millis(200);
 /// How soon it looks again after rows.
 const BUSY: Duration = Duration::from_millis(20);
+/// How soon it looks after this program has made a row, whose transaction commits soon. The next looks
+/// come after twice the wait each, up to `IDLE`.
+const HINTED: Duration = Duration::from_millis(5);
 /// How often a relay looks whether the one that works has ended.
 const STANDBY: Duration = Duration::from_secs(1);
 /// The wait after an error.
@@ -162,6 +165,7 @@ impl Task {
     async fn work(&self, end: &CancellationToken) -> Result<()> {
         let mut turns = Turns::new(self.client.clone(), Arc::clone(&self.source));
         let (mut failed, mut refusals) = (Repeated::default(), Repeated::default());
+        let (mut rows, mut idle) = (self.client.rows(), IDLE);
         while !end.is_cancelled() {
             // A source is code of the program, or of an adapter.
             let turn = AssertUnwindSafe(turns.take()).catch_unwind().await;
@@ -178,7 +182,9 @@ impl Task {
                 }
                 Ok(Turn::Idle) => {
                     self.board.set(RelayState::Sending);
-                    (IDLE, None)
+                    let wait = idle;
+                    idle = (idle * 2).min(IDLE);
+                    (wait, None)
                 }
                 Ok(Turn::Standby) => {
                     self.board.set(RelayState::Standby);
@@ -198,7 +204,16 @@ impl Task {
                     PAUSE
                 }
             };
-            end.run_until_cancelled(sleep(wait)).await;
+            let waiting = async {
+                tokio::select! {
+                    () = sleep(wait) => {}
+                    _ = rows.changed(), if wait == IDLE => {
+                        idle = HINTED * 2;
+                        sleep(HINTED).await;
+                    }
+                }
+            };
+            end.run_until_cancelled(waiting).await;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::queues::Queues;
 use super::sending::{Outcome, send};
 use super::source::{Refusal, Source, StoredRow, Take, Taking};
 use crate::client::Client;
+use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Envelope;
 use crate::outbox::Content;
@@ -66,6 +67,9 @@ impl Turns {
     }
 
     async fn try_take(&mut self) -> Result<Turn> {
+        if self.client.is_closed() {
+            return Err(closed());
+        }
         self.client.engine().ready().await?;
         let mut take = Take::new(self.client.namespace());
         take.after = self.cursor.next(Instant::now());
