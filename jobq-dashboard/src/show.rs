@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use jobq::admin::text;
-use jobq::admin::{Activity, Figure, Passage, State};
+use jobq::admin::{Activity, Figure, Passage, RelayActivity, State};
 
 use crate::topology::PartState;
 
@@ -177,6 +177,18 @@ impl From<Activity> for Sign {
             Activity::Resting => ("◐", "good"),
             Activity::Paused | Activity::Quiet => ("‖", "warn"),
             Activity::Interrupted => ("!", "bad"),
+            _ => ("■", "quiet"),
+        };
+        Self { mark, word: activity.as_str(), class }
+    }
+}
+
+impl From<RelayActivity> for Sign {
+    fn from(activity: RelayActivity) -> Self {
+        let (mark, class) = match activity {
+            RelayActivity::Sending => ("●", "good"),
+            RelayActivity::Starting | RelayActivity::Standby => ("‖", "quiet"),
+            RelayActivity::Interrupted => ("!", "bad"),
             _ => ("■", "quiet"),
         };
         Self { mark, word: activity.as_str(), class }

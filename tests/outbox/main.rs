@@ -6,3 +6,4 @@
 #[path = "../../adapters/jobq-tokio-postgres/tests/facts.rs"]
 mod facts;
 mod relay;
+mod reports;

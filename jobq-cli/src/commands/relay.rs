@@ -1,5 +1,6 @@
 use clap::Args;
-use jobq::relay::{Relay, Source as _};
+use jobq::WorkerPool;
+use jobq::relay::Source as _;
 
 use crate::commands::outbox::Database;
 use crate::end::{End, Ended};
@@ -10,8 +11,8 @@ use crate::signals;
 /// Enqueue the jobs that transactions have left in the outbox of a database
 ///
 /// Runs until Ctrl-C or SIGTERM. Any number may run on one database: one works, and another one takes
-/// over when it ends. What cannot be sent is logged, and is tried again. A worker pool can do the
-/// same: see `WorkerPool::relay`.
+/// over when it ends. What cannot be sent is logged, and is tried again. `jobq workers` shows the relay
+/// as a pool without queues. A pool with queues can do the same: see `WorkerPool::relay`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -20,9 +21,9 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.enqueuing_client().await?;
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.source()?;
     output.note(&format!("relaying from {}", outbox.name()));
-    Relay::new(&client, outbox).run_until(signals::stop()).await?;
+    WorkerPool::new(&client).relay(outbox).run_until(signals::stop()).await?;
     client.close().await;
     Ok(End::Done)
 }

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use jobq::JobId;
 use jobq::admin::text;
 use jobq::admin::{
-    Activity, ConcurrencySet, Figure, Order, PoolId, PoolQueue, PoolReport, Pools, RefusedOrder,
-    RunningJob,
+    Activity, ConcurrencySet, Figure, Order, PoolId, PoolQueue, PoolRelay, PoolReport, Pools,
+    RefusedOrder, RelayActivity, RunningJob,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -31,7 +31,7 @@ const LARGE_OFFSET: u64 = 1_000;
 /// pool. Below its queue, each running attempt has a line: the job, its id, the attempt, its run
 /// time and its timeout. `slot lost` marks attempts that hold lost slots. `clock` shows how far the
 /// clock of a pool is ahead of the clock of this machine, if the difference is more than the round
-/// trip explains.
+/// trip explains. A relay has its table in the column QUEUE, and its rows in SLOTS.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -160,7 +160,8 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// The rows of a pool: one for each queue, and below it one for each job that runs. What a row
+/// The rows of a pool: one for each queue, and below it one for each job that runs, and one for each
+/// relay. What a row
 /// above says already is left out.
 pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -185,6 +186,12 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
         let jobs = running.chain(lost);
         rows.extend(jobs.map(|(job, cell)| Row { pool: pool.pool, job, cells: vec![cell] }));
     }
+    for relay in &pool.relays {
+        let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
+        let (source, left) = (Cell::from(&relay.source), Cell::from(text::backlog(relay)));
+        let cells = vec![id, process, source, relay_state(relay), left, version, up];
+        rows.push(Row { pool: pool.pool, job: None, cells });
+    }
     rows
 }
 
@@ -205,6 +212,19 @@ fn state(queue: &PoolQueue) -> String {
         Some(problem) => format!("{}: {problem}", queue.state),
         None => queue.state.to_string(),
     }
+}
+
+fn relay_state(relay: &PoolRelay) -> Cell {
+    let text = match &relay.problem {
+        Some(problem) => format!("{}: {problem}", relay.state),
+        None => relay.state.to_string(),
+    };
+    let style = match relay.state {
+        RelayActivity::Sending => Style::Good,
+        RelayActivity::Interrupted | RelayActivity::Ended => Style::Bad,
+        _ => Style::Plain,
+    };
+    Cell::new(text, style)
 }
 
 fn style(state: Activity) -> Style {
@@ -293,6 +313,27 @@ mod tests {
             (report.pid, report.clock_offset_ms) = (7, offset);
             assert_eq!(process(&report).text(), shown);
         }
+    }
+
+    #[test]
+    fn a_pool_without_queues_has_a_row_for_its_relay() {
+        let mut report = report(Vec::new());
+        let mut relay = PoolRelay::new("jobq_outbox of shop");
+        (relay.state, relay.problem) = (RelayActivity::Interrupted, Some("no table".to_owned()));
+        report.relays = vec![relay.clone()];
+        let text = |report: &PoolReport| {
+            table(std::slice::from_ref(report), SystemTime::UNIX_EPOCH).render(false)
+        };
+        let found = text(&report);
+        assert!(found.contains("jobq_outbox of shop  interrupted: no table"), "{found}");
+        assert!(found.contains(&report.pool.to_string()), "{found}");
+        (relay.state, relay.problem) = (RelayActivity::Sending, None);
+        (relay.waiting, relay.refused) = (Some(12), Some(1));
+        relay.oldest = Some(Duration::from_secs(180));
+        report.relays = vec![relay];
+        let found = text(&report);
+        assert!(found.contains("sending"), "{found}");
+        assert!(found.contains("12 rows wait, the oldest for 3m, 1 refused"), "{found}");
     }
 
     #[test]

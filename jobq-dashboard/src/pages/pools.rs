@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::Path;
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancelled, Order, PoolId, PoolQueue, PoolReport, RunningJob};
+use jobq::admin::{Cancelled, Order, PoolId, PoolQueue, PoolRelay, PoolReport, RunningJob};
 
 use super::{Age, Page, Tab, render};
 use crate::access::{Action, Viewer};
@@ -41,6 +41,8 @@ struct PoolView<'p> {
     memory: ShownFigure,
     /// Its queues, with how long each has had its state.
     queues: Vec<(&'p PoolQueue, Option<String>)>,
+    /// Its relays, with the rows that they have left.
+    relays: Vec<(&'p PoolRelay, String)>,
     jobs: Vec<JobRow<'p>>,
     running: usize,
     lost: usize,
@@ -145,6 +147,7 @@ fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolVie
         clock: report.clock_offset_ms.map(clock),
         memory: ShownFigure::memory(report.memory_bytes),
         queues: report.queues.iter().map(|queue| (queue, age(queue))).collect(),
+        relays: report.relays.iter().map(|relay| (relay, text::backlog(relay))).collect(),
         running: running.len(),
         lost: lost.len(),
         more_jobs: (lost.len() + running.len()).saturating_sub(RUNNING),

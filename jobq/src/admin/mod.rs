@@ -44,7 +44,7 @@ pub use state::State;
 
 pub use crate::engine::{
     Activity, Cancel, Counts, Durations, Extent, Figure, LastMinute, Part, Passage, Pause,
-    Percentiles, Place, PoolId, PoolQueue, PoolReport, RunningJob,
+    Percentiles, Place, PoolId, PoolQueue, PoolRelay, PoolReport, RelayActivity, RunningJob,
 };
 
 #[cfg(feature = "schedules")]

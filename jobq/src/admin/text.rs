@@ -1,8 +1,9 @@
 //! Figures, times and outcomes as people read them: `jobq` and the dashboard write them so.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use super::{Cancel, Done, End, Figure, Order, RunningJob, Stop};
+use super::{Cancel, Done, End, Figure, Order, PoolRelay, RunningJob, Stop};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::period;
@@ -43,6 +44,24 @@ pub fn duration(duration: Duration) -> String {
 pub fn running(job: &RunningJob) -> String {
     let timeout = job.timeout.map(|timeout| format!(" of {}", duration(timeout)));
     duration(job.running) + &timeout.unwrap_or_default()
+}
+
+/// The rows that a relay has left: `12 rows wait, the oldest for 3s, 1 refused`. Empty if it does not
+/// know.
+#[must_use]
+pub fn backlog(relay: &PoolRelay) -> String {
+    let Some(waiting) = relay.waiting else { return String::new() };
+    let mut text = match waiting {
+        1 => "1 row waits".to_owned(),
+        _ => format!("{waiting} rows wait"),
+    };
+    if let Some(oldest) = relay.oldest.filter(|_| waiting > 0) {
+        let _ = write!(text, ", the oldest for {}", duration(oldest));
+    }
+    if let Some(refused @ 1..) = relay.refused {
+        let _ = write!(text, ", {refused} refused");
+    }
+    text
 }
 
 /// How far a clock is ahead of this machine's, from milliseconds: `clock +1m5s`.

@@ -8,9 +8,11 @@ use super::health::{Status, state_of};
 use super::queue::Queue;
 use super::shared::Shared;
 use crate::engine::{
-    Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob,
+    Activity, Cancel, Controlled, PoolId, PoolQueue, PoolRelay, PoolReport, Question,
+    RelayActivity, Reply, RunningJob,
 };
 use crate::guard::lock;
+use crate::relay::{self, RelayHealth, RelayState};
 #[cfg(feature = "schedules")]
 use crate::worker::board::Board;
 use crate::{host, telemetry};
@@ -94,6 +96,7 @@ pub(super) struct ControlledPool {
     pub(super) started_at: SystemTime,
     pub(super) shared: Arc<Shared>,
     pub(super) parts: Vec<PoolPart>,
+    pub(super) relays: Vec<Arc<relay::Board>>,
     /// When it last logged that its clock differs.
     pub(super) clock_logged: Mutex<Option<Instant>>,
     #[cfg(feature = "schedules")]
@@ -176,6 +179,7 @@ impl Controlled for ControlledPool {
                 let host = host::name().to_owned();
                 let mut report = PoolReport::new(self.id, host, self.started_at, queues);
                 report.memory_bytes = host::memory();
+                report.relays = self.relays.iter().map(|board| relay_of(board.health())).collect();
                 report.reported_at = Some(self.shared.clock().now());
                 Reply::Report(report)
             }
@@ -208,6 +212,25 @@ fn longest(mut jobs: Vec<RunningJob>) -> Vec<RunningJob> {
     jobs.sort_by_key(|job| std::cmp::Reverse(job.running));
     jobs.truncate(MAX_REPORTED);
     jobs
+}
+
+/// What the pool reports about a relay.
+fn relay_of(health: RelayHealth) -> PoolRelay {
+    let mut report = PoolRelay::new(health.source);
+    (report.state, report.since, report.problem) = match health.state {
+        RelayState::Starting => (RelayActivity::Starting, None, None),
+        RelayState::Sending => (RelayActivity::Sending, None, None),
+        RelayState::Standby => (RelayActivity::Standby, None, None),
+        RelayState::Interrupted { since, error } => {
+            (RelayActivity::Interrupted, Some(since), Some(error.to_string()))
+        }
+        RelayState::Ended => (RelayActivity::Ended, None, None),
+    };
+    if let Some(backlog) = health.backlog {
+        (report.waiting, report.refused) = (Some(backlog.waiting), Some(backlog.refused));
+        report.oldest = backlog.oldest;
+    }
+    report
 }
 
 /// The state of a queue for a report, with its start and its problem.

@@ -66,7 +66,7 @@ impl InlineBuilder {
     ///
     /// Settings with which a pool does not start.
     pub(crate) async fn start(self, client: Client) -> Result<Inline> {
-        let queues = self.0.check(CONCURRENCY)?;
+        let queues = self.0.check(CONCURRENCY, true)?;
         #[cfg(feature = "schedules")]
         let schedules = Stepped::new(self.0.schedules()?);
         client.engine().declare(&registry::specs(&queues)).await?;

@@ -367,7 +367,7 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a missing state,
+    /// Neither jobs nor a relay, two jobs of one name, two values of `concurrency` for one queue, a missing state,
     /// an invalid name, a shutdown timeout that is no duration; an engine that cannot be reached or
     /// refuses; [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq
     /// has a queue's name, or if a policy loses or stalls its jobs (which only the [management
@@ -388,7 +388,7 @@ impl WorkerPool {
         if let Some(problem) = &self.unread_timeout {
             return Err(Error::invalid(format!("the shutdown timeout of the pool: {problem}")));
         }
-        self.registry.check(self.concurrency)
+        self.registry.check(self.concurrency, self.relays.is_empty())
     }
 }
 

@@ -192,9 +192,9 @@ impl Registry {
     }
 
     /// Checks everything that can be checked before the first job runs, and returns the plan of
-    /// each queue.
-    pub(crate) fn check(&self, concurrency: u16) -> Result<Queues> {
-        if self.jobs.is_empty() {
+    /// each queue. `needs_jobs` unless the pool has something else to do.
+    pub(crate) fn check(&self, concurrency: u16, needs_jobs: bool) -> Result<Queues> {
+        if needs_jobs && self.jobs.is_empty() {
             return Err(Error::invalid(
                 "the pool has no jobs; add them with `.register::<SendWelcome>()` or \
                  `.handle(function)`",

@@ -39,7 +39,7 @@ async fn with_state(_: JobContext, _: Plain, _: State<String>) -> Result<(), Box
 }
 
 fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Queues> {
-    Registry { jobs: jobs.into_iter().collect(), ..Registry::default() }.check(10)
+    Registry { jobs: jobs.into_iter().collect(), ..Registry::default() }.check(10, true)
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn two_states_of_one_type_are_refused() {
     registry.jobs.push(Registered::of_function(with_state));
     registry.state(String::new());
     registry.state(String::new());
-    assert!(registry.check(1).unwrap_err().to_string().contains("two states"));
+    assert!(registry.check(1, true).unwrap_err().to_string().contains("two states"));
 }
 
 #[test]
 fn a_state_in_an_arc_is_told_from_a_missing_one() {
-    let error = |registry: &Registry| registry.check(1).unwrap_err().to_string();
+    let error = |registry: &Registry| registry.check(1, true).unwrap_err().to_string();
     let mut registry = Registry::default();
     registry.jobs.push(Registered::of_function(with_state));
     assert!(error(&registry).ends_with("add one to the pool with `.state(value)`"));
@@ -92,7 +92,7 @@ fn a_state_in_an_arc_is_told_from_a_missing_one() {
     let told = error(&registry);
     assert!(told.contains("the pool has an `Arc<alloc::string::String>`"), "{told}");
     registry.state(String::new());
-    assert!(registry.check(1).is_ok());
+    assert!(registry.check(1, true).is_ok());
 }
 
 #[test]

@@ -44,13 +44,18 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// The tasks that enqueue the jobs of schedules and of tables. Each ends when the pool takes no more jobs.
 pub(super) type Keepers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
+/// The task of a relay of a pool without queues.
+pub(super) type Relaying = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
 /// The tasks of a pool, and its membership.
 pub(super) struct Tasks {
     /// Of each queue.
     pub(super) consumers: Vec<Consumers>,
+    /// Of each relay, if there are no queues.
+    pub(super) relaying: Vec<Relaying>,
     pub(super) keepers: Keepers,
     pub(super) membership: Option<Membership>,
-    /// The states of the relays, which are keepers.
+    /// The states of the relays, which are keepers if there are queues.
     pub(super) relays: Vec<Arc<Board>>,
 }
 
@@ -58,7 +63,7 @@ impl RunningPool {
     pub(super) fn start(
         shared: &Arc<Shared>,
         parts: Vec<PoolPart>,
-        Tasks { consumers, keepers, membership, relays }: Tasks,
+        Tasks { consumers, relaying, keepers, membership, relays }: Tasks,
         shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
@@ -82,6 +87,9 @@ impl RunningPool {
             if let Some(alone) = alone {
                 queues.spawn_on(solo::consume(solo_slots, alone, status_alone), background);
             }
+        }
+        for relay in relaying {
+            queues.spawn_on(relay, background);
         }
         let mut keeping = JoinSet::new();
         for keeper in keepers {

@@ -17,7 +17,7 @@ use crate::worker::queue::Queue;
 use crate::worker::registry;
 #[cfg(not(feature = "schedules"))]
 use crate::worker::running::Keepers;
-use crate::worker::running::{RunningPool, Tasks};
+use crate::worker::running::{Relaying, RunningPool, Tasks};
 #[cfg(feature = "schedules")]
 use crate::worker::schedules::Planned;
 use crate::worker::shared::Shared;
@@ -62,10 +62,12 @@ impl WorkerPool {
             started_at: shared.clock().now(),
             shared: Arc::clone(&shared),
             parts: parts.clone(),
+            relays: self.relays.iter().map(Task::board).collect(),
             clock_logged: Mutex::default(),
             #[cfg(feature = "schedules")]
             board: Arc::clone(&schedules.board),
         };
+        let relays = pool.relays.clone();
         let membership = join(&client, pool).await?;
         let mut consumers = Vec::new();
         for ((name, queue), part) in queues.iter().zip(&parts) {
@@ -83,13 +85,17 @@ impl WorkerPool {
         let mut keepers = schedules.into_keepers(&shared, &parts);
         #[cfg(not(feature = "schedules"))]
         let mut keepers = Keepers::new();
-        let relays = self.relays.iter().map(Task::board).collect();
+        let mut relaying = Vec::new();
         for relay in self.relays {
-            let relaying = relay.run(shared.enough.clone());
-            // The queues tell of a client that was closed.
-            keepers.push(Box::pin(async { _ = relaying.await }));
+            let relaying_one = relay.run(shared.enough.clone());
+            if parts.is_empty() {
+                relaying.push(Box::pin(relaying_one) as Relaying);
+            } else {
+                // The queues tell of a client that was closed.
+                keepers.push(Box::pin(async { _ = relaying_one.await }));
+            }
         }
-        let tasks = Tasks { consumers, keepers, membership, relays };
+        let tasks = Tasks { consumers, relaying, keepers, membership, relays };
         Ok(RunningPool::start(&shared, parts, tasks, timeout, background))
     }
 }
