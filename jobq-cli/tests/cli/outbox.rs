@@ -101,3 +101,55 @@ async fn a_relay_enqueues_until_it_is_stopped() {
     assert!(ran.err.contains("relaying from jobq_outbox of database shop"), "{ran:#?}");
     assert_eq!(client.counts("notes").await.unwrap().ready, 1);
 }
+
+#[tokio::test]
+async fn the_outbox_of_a_file_is_listed_and_corrected() {
+    let folder = Directory::new();
+    let on_file = async |url: &str, arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("JOBQ_OUTBOX_URL", url).env("JOBQ_URL", "sqlite::memory:");
+        run(command).await
+    };
+    let url = folder.url("shop.db");
+    let ran = on_file(&url, &["outbox", "verify"]).await;
+    assert!(ran.error(5).contains("check the path of the file"), "{ran:#?}");
+    let printed = on_file(&url, &["outbox", "migrate", "--print"]).await;
+    assert_eq!(printed.out, jobq::outbox::sqlite::MIGRATION);
+    for made in [true, false] {
+        let document = on_file(&url, &["outbox", "migrate", "--json"]).await;
+        assert_eq!(document.json(0, "outbox-migrate")["made"], made);
+    }
+    let ran = on_file(&url, &["relay"]).await;
+    assert!(ran.error(2).contains("the relay of a file runs in your program"), "{ran:#?}");
+
+    // A file of jobq has the tables, and its pools the rows that were refused.
+    let url = folder.url("jobs.db");
+    let client = Client::connect(&url).await.unwrap();
+    client.declare::<Note>().await.unwrap();
+    client.close().await;
+    assert_eq!(on_file(&url, &["outbox", "migrate"]).await.code, 0);
+    let db = rusqlite::Connection::open(folder.file("jobs.db")).unwrap();
+    let insert = "INSERT INTO jobq_outbox (queue, name, job_id, payload, tries, retry_at, error)
+        VALUES ('absent', 'send', 'no uuid', x'7b7d', 1, 4102444800000, 'no queue')";
+    for _ in 0..3 {
+        db.execute_batch(insert).unwrap();
+    }
+    db.execute_batch("INSERT INTO jobq_inbox VALUES ('jobq', 'a', 'a', 'a', 'a', 5)").unwrap();
+    let listed = on_file(&url, &["outbox", "list", "--json"]).await.json(0, "outbox-list");
+    assert_eq!(listed["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&listed["rows"][0]["job"], &listed["rows"][0]["bytes"]),
+        (&"send".into(), &2.into())
+    );
+    assert_eq!(on_file(&url, &["outbox", "retry", "1"]).await.lines(0), ["rows retried: 1"]);
+    let again = "SELECT group_concat(seq) FROM jobq_outbox WHERE retry_at IS NULL";
+    assert_eq!(db.query_row(again, [], |row| row.get::<_, String>(0)).unwrap(), "1");
+    let discarded = on_file(&url, &["outbox", "discard", "2", "7", "--yes"]).await;
+    assert_eq!(discarded.lines(3), ["rows discarded: 1"]);
+    let discarded = on_file(&url, &["outbox", "discard", "--all", "--yes"]).await;
+    assert_eq!(discarded.lines(0), ["rows discarded: 2"]);
+    assert_eq!(on_file(&url, &["outbox", "clean"]).await.lines(0), ["deleted marks: 1"]);
+    db.execute_batch("ALTER TABLE jobq_outbox DROP COLUMN headers").unwrap();
+    let ran = on_file(&url, &["outbox", "verify"]).await;
+    assert!(ran.error(5).contains("headers"), "{ran:#?}");
+}

@@ -1,7 +1,6 @@
 //! Rows that were refused.
 
 use clap::Args;
-use jobq::relay::Source as _;
 use jobq_tokio_postgres::Refused;
 use serde_json::json;
 
@@ -11,7 +10,7 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::output::confirm::confirm;
 
-/// Try refused rows again at the next look of the relay, within 30 seconds
+/// Try refused rows again at the next look of the relay or pool, within 30 seconds
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
@@ -47,14 +46,14 @@ impl Rows {
 }
 
 pub(super) async fn retry(arguments: Retry, options: &Options, output: Output) -> Ended {
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.open()?;
     let rows = arguments.rows.refused();
     let retried = outbox.retry(options.namespace(), &rows).await?;
     changed("retried", retried, &rows, output)
 }
 
 pub(super) async fn discard(arguments: Discard, options: &Options, output: Output) -> Ended {
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.open()?;
     let rows = arguments.rows.refused();
     let what = match &rows {
         Refused::All => "all refused rows".to_owned(),

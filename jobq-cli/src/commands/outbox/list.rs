@@ -27,6 +27,32 @@ pub(crate) struct Arguments {
     limit: u32,
 }
 
+/// A row of the table.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) seq: i64,
+    pub(super) queue: Option<String>,
+    pub(super) topic: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) job_id: String,
+    /// When the row was made, if that is a time.
+    pub(super) enqueued_at: Option<SystemTime>,
+    /// The size of the payload.
+    pub(super) bytes: u64,
+    pub(super) tries: u32,
+    /// When it is tried again; `None` for at once.
+    pub(super) retry_at: Option<SystemTime>,
+    pub(super) error: Option<String>,
+}
+
+impl From<ListedRow> for Listed {
+    fn from(row: ListedRow) -> Self {
+        let ListedRow { seq, queue, topic, name, job_id, enqueued_at, bytes, .. } = row;
+        let (tries, retry_at, error) = (row.tries, row.retry_at, row.error);
+        Self { seq, queue, topic, name, job_id, enqueued_at, bytes, tries, retry_at, error }
+    }
+}
+
 const COLUMNS: [(&str, Align); 7] = [
     ("ROW", Align::Right),
     ("TO", Align::Left),
@@ -38,7 +64,7 @@ const COLUMNS: [(&str, Align); 7] = [
 ];
 
 pub(super) async fn run(arguments: &Arguments, options: &Options, output: Output) -> Ended {
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.open()?;
     let rows = outbox.list(options.namespace(), arguments.all, arguments.limit).await?;
     let now = SystemTime::now();
     let document = json!({"rows": rows.iter().map(document).collect::<Vec<_>>()});
@@ -47,7 +73,7 @@ pub(super) async fn run(arguments: &Arguments, options: &Options, output: Output
     Ok(End::Done)
 }
 
-fn document(row: &ListedRow) -> Value {
+fn document(row: &Listed) -> Value {
     json!({
         "row": row.seq,
         "queue": row.queue,
@@ -62,7 +88,7 @@ fn document(row: &ListedRow) -> Value {
     })
 }
 
-fn cells(row: &ListedRow, now: SystemTime) -> [Cell; 7] {
+fn cells(row: &Listed, now: SystemTime) -> [Cell; 7] {
     let age = row.enqueued_at.map(|at| now.duration_since(at).unwrap_or_default());
     let next = row.retry_at.map(|at| at.duration_since(now).unwrap_or_default());
     let none = || "-".to_owned();

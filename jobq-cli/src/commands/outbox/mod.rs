@@ -1,12 +1,13 @@
 mod change;
+mod database;
+mod file;
 mod list;
 mod tables;
 
-use clap::{Args, Subcommand};
-use jobq::setting;
-use jobq_tokio_postgres::PgOutbox;
+use clap::Subcommand;
 
-use crate::end::{Ended, Problem};
+pub(crate) use self::database::Database;
+use crate::end::Ended;
 use crate::options::Options;
 use crate::output::Output;
 
@@ -32,24 +33,4 @@ pub(crate) async fn run(command: Command, options: &Options, output: Output) -> 
         Command::Verify(arguments) => tables::verify(&arguments, output).await,
         Command::Clean(arguments) => tables::clean(&arguments, options, output).await,
     }
-}
-
-/// The database of a command.
-#[derive(Debug, Args)]
-pub(crate) struct Database {
-    /// PostgreSQL database with the outbox: `postgres://user:password@host/database`. Other users of
-    /// the machine can see the command line: put passwords in the environment variable
-    #[arg(long, env = "JOBQ_OUTBOX_URL", hide_env_values = true, value_name = "URL")]
-    outbox: String,
-}
-
-impl Database {
-    pub(crate) fn outbox(&self) -> Result<PgOutbox, Problem> {
-        open(&self.outbox)
-    }
-}
-
-fn open(url: &str) -> Result<PgOutbox, Problem> {
-    setting::check("`--outbox` (JOBQ_OUTBOX_URL)", url)?;
-    Ok(PgOutbox::lazy(url)?)
 }

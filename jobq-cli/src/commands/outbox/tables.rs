@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use clap::Args;
-use jobq::outbox::postgres::MIGRATION;
-use jobq::relay::Source as _;
+use jobq::outbox::{postgres, sqlite};
 use serde_json::json;
 
-use super::{Database, open};
+use super::Database;
+use super::database::Outbox;
 use crate::end::{End, Ended};
 use crate::options::{Options, period};
 use crate::output::Output;
 
 /// Create the tables `jobq_outbox` and `jobq_inbox` if they are missing
 ///
-/// If a tool runs the migrations of the database, add the output of `--print` to them instead.
+/// If a tool runs the migrations of the database, add the output of `--print` to them instead. It is for
+/// PostgreSQL, and for SQLite with the URL of a file. A file of jobq has the tables.
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// PostgreSQL database in which the tables are created
+    /// Database in which the tables are created: `postgres://user:password@host/database` or
+    /// `sqlite://file.db`
     #[arg(
         long,
         env = "JOBQ_OUTBOX_URL",
@@ -52,11 +54,14 @@ pub(crate) struct Clean {
 }
 
 pub(super) async fn migrate(arguments: &Migrate, output: Output) -> Ended {
-    let Some(url) = arguments.outbox.as_ref().filter(|_| !arguments.print) else {
-        output.answer(json!({"sql": MIGRATION}), || MIGRATION.trim_end().to_owned())?;
+    let url = arguments.outbox.as_deref();
+    let Some(url) = url.filter(|_| !arguments.print) else {
+        let is_file = url.is_some_and(|url| url.starts_with("sqlite:"));
+        let sql = if is_file { sqlite::MIGRATION } else { postgres::MIGRATION };
+        output.answer(json!({"sql": sql}), || sql.trim_end().to_owned())?;
         return Ok(End::Done);
     };
-    let outbox = open(url)?;
+    let outbox = Outbox::open(url)?;
     let made = outbox.migrate().await?;
     let document = json!({"outbox": outbox.name(), "made": made});
     output.answer(document, || {
@@ -67,7 +72,7 @@ pub(super) async fn migrate(arguments: &Migrate, output: Output) -> Ended {
 }
 
 pub(super) async fn verify(arguments: &Verify, output: Output) -> Ended {
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.open()?;
     outbox.verify().await?;
     let document = json!({"outbox": outbox.name()});
     output.answer(document, || format!("{}: a relay can work on it", outbox.name()))?;
@@ -75,7 +80,7 @@ pub(super) async fn verify(arguments: &Verify, output: Output) -> Ended {
 }
 
 pub(super) async fn clean(arguments: &Clean, options: &Options, output: Output) -> Ended {
-    let outbox = arguments.database.outbox()?;
+    let outbox = arguments.database.open()?;
     let deleted = outbox.delete_marks(options.namespace(), arguments.older).await?;
     output.answer(json!({"deleted": deleted}), || format!("deleted marks: {deleted}"))?;
     Ok(End::Done)
