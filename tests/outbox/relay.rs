@@ -165,8 +165,10 @@ async fn a_row_that_is_no_job_blocks_no_other() {
     let bad: String = table.iter().map(|(row, _)| &**row).collect();
     let good = "INSERT INTO jobq_outbox (queue, name, job_id, payload) \
                 VALUES ('notes', 'note', gen_random_uuid(), '{\"text\":\"good\"}')";
-    database.sql(&format!("{bad}{good}"));
-    effects.until(1).await;
+    // Refused by a clock that was wrong.
+    let tomorrow = "UPDATE jobq_outbox SET retry_at = now() + interval '1 day'";
+    database.sql(&format!("{good};{tomorrow};{bad}{good}"));
+    effects.until(2).await;
     until("each row has its error", || {
         database.sql("SELECT count(*) FROM jobq_outbox WHERE error IS NULL") == "0"
     })
@@ -179,12 +181,12 @@ async fn a_row_that_is_no_job_blocks_no_other() {
     }
     let waits = "SELECT DISTINCT tries, retry_at > now() FROM jobq_outbox";
     assert_eq!(database.sql(waits), "1|t");
-    assert_eq!(texts(&effects), ["good"]);
+    assert_eq!(texts(&effects), ["good", "good"]);
     // Whoever corrects a row need not wait.
     let correct = "UPDATE jobq_outbox SET queue = 'notes', name = 'note', retry_at = NULL \
                    WHERE queue = 'absent'";
     database.sql(correct);
-    assert_eq!(effects.until(2).await[1].text, "a");
+    assert_eq!(effects.until(3).await[2].text, "a");
     until("refused rows are counted", || {
         let health = running.health();
         health.relays[0].backlog.as_ref().is_some_and(|left| left.refused == 12)

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use jobq::relay::RelayState;
 use jobq::{BoxError, Client, JobContext, RunningPool, State, WorkerPool, job};
 use jobq_outbox_facts::Postgres;
 use jobq_tests::broker::Broker;
 use jobq_tests::test_store::Store;
-use jobq_tokio_postgres::{Once as _, Within as _};
+use jobq_tokio_postgres::{Once as _, PgOutbox, Within as _};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
 
-use super::{PATIENCE, place, rounds};
+use super::{PATIENCE, is_full, place, rounds};
 
 const WRITERS: usize = 4;
 
@@ -157,6 +158,34 @@ async fn every_committed_order_is_shipped_once() {
          {of_databases}, the broker {of_brokers}: {report}",
         place(&store)
     );
+    running.shutdown().await.unwrap();
+}
+
+/// Relay and pool wait for a database that is away, and go on when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_database_may_be_away_for_ten_minutes() {
+    let away = Duration::from_secs(if is_full() { 600 } else { 5 });
+    let mut database = Postgres::start();
+    database.sql("CREATE TABLE orders (id bigint PRIMARY KEY); CREATE TABLE shipped (id bigint)");
+    let shop = Arc::new(Shop { database: database.url("postgres"), runs: Mutex::default() });
+    let client = Client::connect("sqlite::memory:").await.unwrap();
+    let outbox = PgOutbox::connect(&shop.database).await.unwrap();
+    let pool = WorkerPool::new(&client).state(Arc::clone(&shop)).register::<Ship>().relay(outbox);
+    let running = pool.spawn().await.unwrap();
+    let (next, enough) = (AtomicI64::new(1), AtomicBool::new(false));
+    let writing = write_on(&shop, &client, &next, &enough);
+    let killing = async {
+        progress(&shop, 20).await;
+        database.kill();
+    };
+    assert!(tokio::join!(writing, killing).0.is_err(), "the database was killed");
+    sleep(away).await;
+    let health = running.health();
+    assert!(matches!(health.relays[0].state, RelayState::Interrupted { .. }), "{health:?}");
+    database.restart();
+    all_shipped(&database, &shop).await;
+    let report = judge(&database, &shop, &running, &client).await;
+    println!("a database that was away for {} s: {report}", away.as_secs());
     running.shutdown().await.unwrap();
 }
 

@@ -157,7 +157,8 @@ impl<D: Dialect> Table<D> {
         Ok(Backlog::new(count(0)?, oldest, count(1)?))
     }
 
-    /// The numbers and sizes of rows that are due.
+    /// The numbers and sizes of rows that are due. A relay lets none wait for an hour: a later time is of a
+    /// clock that was wrong.
     pub(crate) async fn find(
         &self,
         connection: &mut D::Connection,
@@ -166,10 +167,11 @@ impl<D: Dialect> Table<D> {
         const DOING: &str = "taking rows of";
         let statement = format!(
             "SELECT seq, CAST(length(payload) AS SIGNED INTEGER) FROM jobq_outbox \
-             WHERE namespace = ? AND seq > ? AND (retry_at IS NULL OR retry_at <= {}) \
-             ORDER BY seq LIMIT ?{}",
-            D::NOW,
-            D::LOCKING
+             WHERE namespace = ? AND seq > ? \
+             AND (retry_at IS NULL OR retry_at <= {now} OR retry_at > {now} + 3600000) \
+             ORDER BY seq LIMIT ?{locking}",
+            now = D::NOW,
+            locking = D::LOCKING
         );
         let values = [(&*take.namespace).into(), take.after.into(), i64::from(take.limit).into()];
         let rows = self.rows(connection, DOING, Statement::new(statement, &values)).await?;

@@ -21,10 +21,12 @@ const LOCK: &str = "\
 SELECT pg_try_advisory_xact_lock(hashtextextended('jobq_outbox'::regclass::oid::text || ' ' || $1::text, 0)), \
 set_config('idle_in_transaction_session_timeout', $2::text, true)";
 
-/// The numbers and sizes of rows that are due.
+/// The numbers and sizes of rows that are due. A relay lets none wait for an hour: a later time is of a
+/// clock that was wrong.
 const FIND: &str = "\
 SELECT seq, octet_length(payload)::bigint FROM jobq_outbox \
-WHERE namespace = $1::text AND seq > $2::bigint AND (retry_at IS NULL OR retry_at <= now()) \
+WHERE namespace = $1::text AND seq > $2::bigint \
+AND (retry_at IS NULL OR retry_at <= now() OR retry_at > now() + interval '1 hour') \
 ORDER BY seq LIMIT $3::bigint FOR UPDATE SKIP LOCKED";
 
 /// Rows with these numbers. A time that is none is -1, and a payload that is too large is NULL.
