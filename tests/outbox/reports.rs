@@ -50,6 +50,8 @@ async fn a_pool_may_have_a_relay_alone(store: Store) {
     // It takes the orders of a pool.
     let pool =
         client.admin().pools(Queues::All, Duration::from_secs(1)).await.unwrap().pools[0].pool;
+    client.admin().tell(pool, Order::Quiet).await.unwrap();
+    relay_until(&client, |relay| relay.state == RelayActivity::Ended).await;
     client.admin().tell(pool, Order::Stop).await.unwrap();
     timeout(LIMIT, running.wait()).await.unwrap().unwrap();
 }

@@ -87,12 +87,18 @@ impl WorkerPool {
         let mut keepers = Keepers::new();
         let mut relaying = Vec::new();
         for relay in self.relays {
-            let relaying_one = relay.run(shared.enough.clone());
+            let (relay, stop) = (relay.run(shared.enough.clone()), shared.stop.clone());
             if parts.is_empty() {
-                relaying.push(Box::pin(relaying_one) as Relaying);
+                // A quiet pool goes on answering.
+                let until_stop = async move {
+                    relay.await?;
+                    stop.cancelled().await;
+                    Ok(())
+                };
+                relaying.push(Box::pin(until_stop) as Relaying);
             } else {
                 // The queues tell of a client that was closed.
-                keepers.push(Box::pin(async { _ = relaying_one.await }));
+                keepers.push(Box::pin(async { _ = relay.await }));
             }
         }
         let tasks = Tasks { consumers, relaying, keepers, membership, relays };
