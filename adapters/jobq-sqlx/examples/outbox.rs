@@ -1,4 +1,4 @@
-//! A shop that takes orders by HTTP. The invoice of an order is sent by a job, which commits together
+//! A shop that takes orders by HTTP. The invoice of an order is booked by a job, which commits together
 //! with the order. The shop can crash between its steps, to show what is left.
 //!
 //! ```sh
@@ -29,9 +29,9 @@ struct Shop {
     client: Client,
 }
 
-/// Sends the invoice of an order, once.
+/// Books the invoice of an order, once.
 #[job(retries = 5, delay = "1s")]
-async fn send_invoice(order: i64, db: State<PgPool>, ctx: JobContext) -> Result<(), BoxError> {
+async fn book_invoice(order: i64, db: State<PgPool>, ctx: JobContext) -> Result<(), BoxError> {
     let mut tx = db.begin().await?;
     let is_first = ctx.once(&mut *tx, "invoice").await?.is_first();
     if is_first {
@@ -39,9 +39,10 @@ async fn send_invoice(order: i64, db: State<PgPool>, ctx: JobContext) -> Result<
         sqlx::query(update).bind(order).execute(&mut *tx).await?;
     }
     tx.commit().await?;
-    // A crash before the job is stored as done runs it again.
+    // A crash here runs the job again, and nothing is booked twice. What must not be lost, such as a
+    // mail, is a job of its own, which is enqueued above `within` the transaction.
     if is_first {
-        println!("the invoice of order {order} is sent");
+        println!("the invoice of order {order} is booked");
     }
     Ok(())
 }
@@ -51,7 +52,7 @@ async fn place_order(shop: &Shop, crash: Option<&str>) -> Result<i64, BoxError> 
     let mut tx = shop.db.begin().await?;
     let insert = "INSERT INTO orders DEFAULT VALUES RETURNING id";
     let order: i64 = sqlx::query_scalar(insert).fetch_one(&mut *tx).await?;
-    shop.client.enqueue(SendInvoice { order }).within(&mut *tx).await?;
+    shop.client.enqueue(BookInvoice { order }).within(&mut *tx).await?;
     if crash == Some("before-commit") {
         abort();
     }
@@ -88,7 +89,7 @@ async fn main() -> Result<(), BoxError> {
     migrate(&db, &outbox).await?;
     let url = std::env::var("JOBQ_URL").unwrap_or_else(|_| "sqlite://jobq.db".to_owned());
     let client = Client::connect(url).await?;
-    let pool = WorkerPool::new(&client).state(db.clone()).register::<SendInvoice>().relay(outbox);
+    let pool = WorkerPool::new(&client).state(db.clone()).register::<BookInvoice>().relay(outbox);
     let pool = pool.spawn().await?;
 
     let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());

@@ -63,13 +63,13 @@ fn an_order_and_its_invoice_survive_crashes_together() {
     let (database, folder) = (Postgres::empty(), tempfile::tempdir().unwrap());
     let mut shop = Shop::start(&database, folder.path());
     assert_eq!(shop.order(""), "order 1\n");
-    assert_eq!(shop.line(), "the invoice of order 1 is sent");
+    assert_eq!(shop.line(), "the invoice of order 1 is booked");
 
     assert_eq!(shop.order("?crash=before-commit"), "");
     let shop = Shop::start(&database, folder.path());
     assert_eq!(shop.order("?crash=after-commit"), "");
     let mut shop = Shop::start(&database, folder.path());
     // Order 2 was never there.
-    assert_eq!(shop.line(), "the invoice of order 3 is sent");
+    assert_eq!(shop.line(), "the invoice of order 3 is booked");
     assert_eq!(database.sql("SELECT id, invoiced FROM orders ORDER BY id"), "1|t\n3|t");
 }
