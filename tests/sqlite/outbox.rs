@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jobq::engine::conformance::{EngineExt as _, eventually, open, open_with_lease};
-use jobq::engine::{Engine, QueueSpec};
+use jobq::engine::conformance::{EngineExt as _, eventually, open, open_with_lease, soon};
+use jobq::engine::{Disposition, Engine, Next, QueueSpec, Scope};
 use jobq_tests::files::Directory;
 use jobq_tests::jobs::ready;
 use rusqlite::Connection;
@@ -128,6 +128,29 @@ async fn rows_become_jobs_in_their_order() {
         delivery.settle(jobq::engine::Settlement::Complete).await.unwrap();
     }
     assert_eq!(rows(&db), 0);
+}
+
+/// A move takes them, without a pool on the file.
+#[tokio::test]
+async fn rows_depart_with_the_jobs() {
+    let directory = Directory::new();
+    let engine = open(&directory.url("jobs.db"), "jobq").await.unwrap();
+    ready(&*engine, "mail").await;
+    let mut db = connect(&directory);
+    let tx = db.transaction().unwrap();
+    for _ in 0..1_200 {
+        insert(&tx, ", queue", ", 'mail'");
+    }
+    insert(&tx, ", queue", ", 'absent'");
+    tx.commit().unwrap();
+    let depart = engine.depart().unwrap();
+    let mut departing = depart.depart(Scope::Queue("mail".to_owned())).await.unwrap();
+    let mut departed = 0;
+    while let Next::Taken(batch) = soon("jobs", departing.next()).await.unwrap() {
+        departed += batch.len();
+        departing.settle(vec![Disposition::Removed; batch.len()]).await.unwrap();
+    }
+    assert_eq!((departed, rows(&db)), (1_200, 1));
 }
 
 /// A program has made other tables of these names: its jobs run nevertheless.

@@ -145,6 +145,17 @@ impl Outbox {
     }
 }
 
+/// Makes jobs and events of rows where nobody else does, and returns whether more are due for a try.
+pub(super) fn empty(store: &mut Store<'_>) -> rusqlite::Result<bool> {
+    if store.version < SINCE {
+        return Ok(false);
+    }
+    let mut outbox = Outbox::default();
+    let emptied = outbox.try_empty(store);
+    let next = outbox.readable(emptied)?.flatten();
+    Ok(next.is_some_and(|next| next <= store.clock.now()))
+}
+
 fn next(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
     connection.prepare_cached(NEXT)?.query_row([namespace], |row| row.get(0)).optional()
 }

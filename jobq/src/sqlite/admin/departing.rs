@@ -19,7 +19,7 @@ use crate::sqlite::inbox::Inbox;
 use crate::sqlite::lane::Lane;
 use crate::sqlite::settle::{DELETE, stale};
 use crate::sqlite::store::{Store, unknown};
-use crate::sqlite::{columns, events};
+use crate::sqlite::{columns, events, outbox};
 
 /// The most that is taken at a time.
 const BATCH: usize = 500;
@@ -52,6 +52,8 @@ pub(super) async fn begin(inbox: &Inbox, scope: Scope) -> Result<Box<dyn Departi
             From::Queue { queue: queue.ok_or_else(|| unknown(name))?, name }
         }
     };
+    // Rows of the outbox are jobs like the others.
+    while inbox.call(outbox::empty).await? {}
     inbox.change(|feeds| feeds.holders += 1)?;
     let (taken, claimed) = (Vec::new(), Vec::new());
     Ok(Box::new(Leaving { inbox: inbox.clone(), from, taken, claimed, failed: 0, events: 0 }))
