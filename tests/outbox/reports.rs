@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the only pool reports about its only relay, when that is as expected.
+/// The report of the only pool about its only relay, when that is as expected.
 async fn relay_until(client: &Client, is_so: impl Fn(&PoolRelay) -> bool) -> PoolRelay {
     let looking = async {
         loop {

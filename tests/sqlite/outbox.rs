@@ -37,7 +37,7 @@ async fn waiting(engine: &dyn Engine) -> u64 {
     *engine.admin().counts("mail").await.unwrap().waiting.known().unwrap()
 }
 
-/// What is wrong with a row is noted there, and it is tried again.
+/// The error of a row is noted there, and it is tried again.
 #[tokio::test]
 async fn a_row_that_is_refused_holds_up_no_other() {
     let directory = Directory::new();

@@ -42,7 +42,7 @@ const REFUSE: &str = "UPDATE jobq_outbox SET error = ?2, retry_at = ?3,
     tries = CASE WHEN tries > 1000000 THEN tries ELSE tries + 1 END WHERE seq = ?1";
 const CLEAN: &str = "DELETE FROM jobq_inbox WHERE namespace = ?1 AND done_at < ?2";
 
-/// What the writer knows of the rows.
+/// The knowledge of the writer about the rows.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// The `data_version` of the last look: only other connections insert rows.

@@ -214,7 +214,7 @@ fn longest(mut jobs: Vec<RunningJob>) -> Vec<RunningJob> {
     jobs
 }
 
-/// What the pool reports about a relay.
+/// A relay in the report of the pool.
 fn relay_of(health: RelayHealth) -> PoolRelay {
     let mut report = PoolRelay::new(health.source);
     (report.state, report.since, report.problem) = match health.state {

@@ -21,7 +21,7 @@ const OF_REFUSED: &str = "WHERE namespace = ?1 AND error IS NOT NULL AND (?2 OR 
 
 const DELETE_MARKS: &str = "DELETE FROM jobq_inbox WHERE namespace = ?1 AND done_at < ?2";
 
-/// What a relay, or a pool on a file of jobq, reads and writes.
+/// The columns that a relay, or a pool on a file of jobq, reads and writes.
 const COLUMNS: [&str; 2] = [
     "SELECT seq, version, namespace, queue, topic, name, job_id, enqueued_at, due_at, expires_at, \
      retry_wait, content_encoding, enqueued_by, headers, payload, tries, retry_at, error \
