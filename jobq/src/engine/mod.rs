@@ -29,6 +29,7 @@ mod part;
 mod queue;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
+mod relay_report;
 mod report;
 mod seat;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
@@ -66,9 +67,8 @@ pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
-pub use report::{
-    Activity, LastMinute, Passage, PoolQueue, PoolRelay, PoolReport, RelayActivity, RunningJob,
-};
+pub use relay_report::{PoolRelay, RelayActivity};
+pub use report::{Activity, LastMinute, Passage, PoolQueue, PoolReport, RunningJob};
 pub use seat::{MAX_CHANGE, MAX_CHANGES, MAX_LIST, Seat, SeatValue, Seats};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use seat::{check_change, check_list, check_waiting, not_held};
