@@ -40,6 +40,11 @@ impl Life {
     fn is_accepted(&self) -> bool {
         self.answer == Some(Answer::Accepted)
     }
+
+    /// Whether it has made its last attempt.
+    fn is_over(&self) -> bool {
+        if self.fails { self.failed } else { self.completed }
+    }
 }
 
 /// The comparison.
@@ -141,8 +146,14 @@ impl Account {
     /// Whether every accepted job has made its last attempt.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let over = |life: &Life| if life.fails { life.failed } else { life.completed };
-        self.jobs.values().all(|life| over(life) || !life.is_accepted())
+        self.jobs.values().all(|life| life.is_over() || !life.is_accepted())
+    }
+
+    /// The accepted jobs that have not made their last attempt, each with what happened to it.
+    pub fn open_jobs(&self) -> impl Iterator<Item = String> {
+        let is_open = |life: &Life| life.is_accepted() && !life.is_over();
+        let jobs = self.jobs.iter().filter(move |(_, life)| is_open(life));
+        jobs.map(|(id, life)| format!("{id}: {life:?}"))
     }
 
     /// The attempts of a job, in the order in which they began.

@@ -29,10 +29,15 @@ const REPAIRS: usize = 4;
 const PROGRESS: usize = 20;
 /// How many enqueue, in all namespaces together.
 const CALLERS: usize = 10;
+/// How many open jobs of a namespace are printed.
+const OPEN_JOBS: usize = 30;
 /// Starts the members that do not run, of all queues with a copy on a node.
 const START_MEMBERS: &str = "[{N, ra:restart_server(quorum_queues, {N, node()})} || \
     Q <- rabbit_amqqueue:list_by_type(rabbit_quorum_queue), {N, _} <- [amqqueue:get_pid(Q)], \
     whereis(N) =:= undefined].";
+/// The supervisor of dead letters of each node that runs, and what its members are.
+const SUPERVISORS_AND_MEMBERS: &str = "[{N, rpc:call(N, erlang, whereis, [rabbit_fifo_dlx_sup]), \
+    rpc:call(N, ets, tab2list, [ra_state])} || N <- [node() | nodes()]].";
 
 /// A disturbance of a node, while the others go on.
 #[derive(Debug, Clone, Copy)]
@@ -216,10 +221,12 @@ async fn show(cluster: &Cluster, namespaces: &mut [Namespace]) {
         let (is_over, passages) = (namespace.is_over(), namespace.passages().await);
         let (progress, health) = (namespace.books.account.progress(), namespace.running.health());
         println!("{number}: {progress:?}, over: {is_over}, waits: {passages:?}, {health:?}");
+        for job in namespace.books.account.open_jobs().take(OPEN_JOBS) {
+            println!("{number}: open: {job}");
+        }
     }
-    for node in cluster.nodes() {
-        println!("{}: supervisor of dead letters: {}", node.name(), has_supervisor(node).await);
-    }
+    // A node may be down.
+    println!("{}", cluster.nodes()[0].ctl(&["eval", SUPERVISORS_AND_MEMBERS]).await);
     let columns = [
         "list_queues",
         "name",
