@@ -9,6 +9,7 @@ mod namespaces;
 mod partition;
 mod pause;
 mod proxy;
+mod refused;
 mod ticks;
 mod young;
 

@@ -17,6 +17,7 @@ use super::channel_end::{End, Refusal, Unconfirmed, ends};
 use super::confirm::{self, open_confirming};
 use super::error;
 use super::size_limit::SizeLimit;
+use crate::background;
 use crate::engine::closed;
 use crate::error::Result;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
@@ -33,6 +34,12 @@ use crate::repeated::{Line, Repeated};
 pub(super) const WINDOW: usize = 1_000;
 /// How long to wait for the last answers of a channel that has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How often a channel is replaced because the broker refused a message. Before 3.12.5, a channel that
+/// first publishes to a queue while its leader has just died has all its messages for this queue
+/// refused for as long as that node is down, and another channel has none refused.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// How long the answers of a replaced channel are awaited.
+const LINGER: Duration = Duration::from_secs(30);
 
 /// Sends the messages that it receives.
 pub(super) struct Sender {
@@ -53,6 +60,8 @@ enum Ended {
     Lost,
     /// The channel is lost because an exchange is missing.
     Missing,
+    /// The broker refused a message: another channel may have none refused.
+    Refused,
 }
 
 /// A message that was sent, and its answer from `lapin`.
@@ -120,7 +129,7 @@ impl Sender {
             }
             match ended {
                 Ended::Done => return,
-                Ended::Lost => (),
+                Ended::Lost | Ended::Refused => (),
                 // The exchange was lost or deleted.
                 Ended::Missing => restored = None,
             }
@@ -168,7 +177,7 @@ impl Sender {
         let link = self.link.clone();
         let mut lost = pin!(link.lost(up.number));
         let mut sent = FuturesUnordered::new();
-        let (mut count, mut failed) = (0, Vec::new());
+        let (opened, mut count, mut failed) = (Instant::now(), 0, Vec::new());
         let mut received = Vec::with_capacity(WINDOW);
         let ended = loop {
             let blocked = !self.waiting.is_empty() && link.is_blocked();
@@ -187,9 +196,17 @@ impl Sender {
             }
             tokio::select! {
                 biased;
-                Some(sent) = sent.next() => if let Some(unconfirmed) = answer(sent) {
-                    failed.push(unconfirmed);
-                    break Ended::Lost;
+                Some(next) = sent.next() => match answer(next) {
+                    Answer::Stored => (),
+                    Answer::Refused if opened.elapsed() < RENEWAL => (),
+                    Answer::Refused => {
+                        background::spawn(last_answers(sent));
+                        return Ended::Refused;
+                    }
+                    Answer::Missing(unconfirmed) => {
+                        failed.push(unconfirmed);
+                        break Ended::Lost;
+                    }
                 },
                 // At most one window at a time: received messages can be withdrawn, but wait.
                 received_now = self.requests.recv_many(&mut received, WINDOW),
@@ -206,7 +223,9 @@ impl Sender {
         };
         let last_answers = async {
             while let Some(sent) = sent.next().await {
-                failed.extend(answer(sent));
+                if let Answer::Missing(unconfirmed) = answer(sent) {
+                    failed.push(unconfirmed);
+                }
             }
         };
         let _ = timeout(LAST_ANSWERS, last_answers).await;
@@ -285,17 +304,39 @@ struct Unanswered {
     error: lapin::Error,
 }
 
+/// The answer of the broker to a message.
+enum Answer {
+    Stored,
+    Refused,
+    /// The channel has ended without one.
+    Missing(Unanswered),
+}
+
 /// Answers a message, unless its channel has ended.
-fn answer(sent: Sent) -> Option<Unanswered> {
+fn answer(sent: Sent) -> Answer {
     let Sent { request, route, number, confirm } = sent;
     match confirm {
         Ok(confirmation) => {
             let answer = confirm::stored(&request.message, &confirmation);
+            let is_stored = answer.is_ok();
             request.answer(answer);
-            None
+            if is_stored { Answer::Stored } else { Answer::Refused }
         }
-        Err(error) => Some(Unanswered { request, route, number, error }),
+        Err(error) => Answer::Missing(Unanswered { request, route, number, error }),
     }
+}
+
+/// Answers the messages of a channel that is replaced, which ends with them.
+async fn last_answers(mut sent: FuturesUnordered<impl Future<Output = Sent>>) {
+    let answers = async {
+        while let Some(sent) = sent.next().await {
+            if let Answer::Missing(Unanswered { request, error, .. }) = answer(sent) {
+                let lost = error::lost(&request.message).with_source(error);
+                request.answer(Err(lost));
+            }
+        }
+    };
+    let _ = timeout(LINGER, answers).await;
 }
 
 async fn pause(link: &SupervisedConnection, up: &ConnectionEpoch, wait: Option<Duration>) {
