@@ -34,9 +34,9 @@ use crate::repeated::{Line, Repeated};
 pub(super) const WINDOW: usize = 1_000;
 /// How long to wait for the last answers of a channel that has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// How often a channel is replaced because the broker refused a message. Before 3.12.5, a channel that
-/// first publishes to a queue while its leader has just died has all its messages for this queue
-/// refused for as long as that node is down, and another channel has none refused.
+/// The shortest life of a channel that is replaced because the broker refused a message. Before
+/// 3.12.5, a channel that first publishes to a queue while the queue's leader has just died addresses
+/// the dead node until it is back: all its messages are refused, and those of other channels are not.
 const RENEWAL: Duration = Duration::from_secs(1);
 /// How long the answers of a replaced channel are awaited.
 const LINGER: Duration = Duration::from_secs(30);
