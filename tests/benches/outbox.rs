@@ -8,6 +8,7 @@
 //! machine's RabbitMQ, or on the one in `JOBQ_TEST_BROKER_ROOT`. The tables in Markdown go to standard
 //! output.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,6 +25,9 @@ use tokio_postgres::NoTls;
 
 const USAGE: &str = "cargo bench -p jobq-tests --bench outbox -- rabbitmq|sqlite [--writers 16] \
                      [--seconds 10] [--rows 100000]";
+
+/// The time between two transactions of a writer that does not write as fast as it can.
+const PAUSE: Duration = Duration::from_millis(50);
 
 type Starts = mpsc::UnboundedSender<(u64, SystemTime)>;
 
@@ -49,11 +53,23 @@ async fn connect(database: &Postgres) -> anyhow::Result<tokio_postgres::Client> 
     Ok(client)
 }
 
+/// What the writers do.
+#[derive(Clone, Copy)]
+struct Load {
+    writers: usize,
+    seconds: usize,
+    beside: Beside,
+    /// The time between two transactions of a writer.
+    pause: Duration,
+    /// Tells the orders of this load from those of others.
+    round: u64,
+}
+
 /// The transactions of one writer, with the time after each commit.
 async fn write(
     mut db: tokio_postgres::Client,
     client: Client,
-    beside: Beside,
+    Load { beside, pause, .. }: Load,
     (first, end): (u64, Instant),
 ) -> anyhow::Result<Vec<(u64, SystemTime)>> {
     let order_row = db.prepare("INSERT INTO orders (number, paid) VALUES ($1, 'paid')").await?;
@@ -72,6 +88,9 @@ async fn write(
         tx.commit().await?;
         committed.push((order, SystemTime::now()));
         order += 1;
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
     }
     Ok(committed)
 }
@@ -80,15 +99,14 @@ async fn write(
 async fn write_all(
     database: &Postgres,
     client: &Client,
-    beside: Beside,
-    (writers, seconds, round): (usize, usize, u64),
+    load: Load,
 ) -> anyhow::Result<Vec<(u64, SystemTime)>> {
-    let end = Instant::now() + Duration::from_secs(seconds as u64);
+    let end = Instant::now() + Duration::from_secs(load.seconds as u64);
     let mut writing = Vec::new();
-    for writer in 0..writers as u64 {
+    for writer in 0..load.writers as u64 {
         let db = connect(database).await?;
-        let first = (round * 1_000 + writer) * 10_000_000;
-        writing.push(tokio::spawn(write(db, client.clone(), beside, (first, end))));
+        let first = (load.round * 1_000 + writer) * 10_000_000;
+        writing.push(tokio::spawn(write(db, client.clone(), load, (first, end))));
     }
     let written: Result<Vec<_>, _> = try_join_all(writing).await?.into_iter().collect();
     Ok(written?.concat())
@@ -119,8 +137,8 @@ async fn transactions(store: &Measured, (writers, seconds): (usize, usize)) -> a
     .into_iter()
     .enumerate()
     {
-        let plan = (writers, seconds, round as u64);
-        let written = write_all(&database, &client, beside, plan).await?.len();
+        let load = Load { writers, seconds, beside, pause: Duration::ZERO, round: round as u64 };
+        let written = write_all(&database, &client, load).await?.len();
         let rate = per_second(written, Duration::from_secs(seconds as u64));
         if beside == Beside::Nothing {
             alone = rate;
@@ -134,28 +152,48 @@ async fn transactions(store: &Measured, (writers, seconds): (usize, usize)) -> a
     let outbox = PgOutbox::connect(database.url("postgres")).await?;
     let pool = WorkerPool::new(&client).register::<Ship>().state(tell).relay(outbox);
     let pool = pool.spawn().await?;
-    let committed = write_all(&database, &client, Beside::Job, (writers, seconds, 9)).await?;
-    let rate = per_second(committed.len(), Duration::from_secs(seconds as u64));
+    let (beside, mut late) = (Beside::Job, Vec::new());
+    for (round, pause) in [(8, Duration::ZERO), (9, PAUSE)] {
+        let load = Load { writers, seconds, beside, pause, round };
+        let committed = write_all(&database, &client, load).await?;
+        if pause.is_zero() {
+            let rate = per_second(committed.len(), Duration::from_secs(seconds as u64));
+            let of_alone = rate / alone;
+            println!(
+                "| an order and a job, while a relay and a pool run | {rate:.0} | {of_alone:.2} |"
+            );
+        }
+        late.push(started(committed, &mut starts).await?);
+    }
+    let each = 1_000 / PAUSE.as_millis();
     println!(
-        "| an order and a job, while a relay and a pool run | {rate:.0} | {:.2} |",
-        rate / alone
+        "\n| ms from the commit to the start of the job | as fast as they can | {each} a second each |"
     );
+    println!("|---|---|---|");
+    for (what, hundredths) in [("median", 50), ("99 of 100", 99), ("longest", 100)] {
+        let [full, calm] = [&late[0], &late[1]].map(|late: &Vec<Duration>| {
+            late[(late.len() - 1) * hundredths / 100].as_secs_f64() * 1_000.0
+        });
+        println!("| {what} | {full:.0} | {calm:.0} |");
+    }
+    pool.shutdown().await?;
+    Ok(())
+}
+
+/// The times from the commits to the starts of the jobs, the shortest first.
+async fn started(
+    committed: Vec<(u64, SystemTime)>,
+    starts: &mut mpsc::UnboundedReceiver<(u64, SystemTime)>,
+) -> anyhow::Result<Vec<Duration>> {
+    let committed: HashMap<_, _> = committed.into_iter().collect();
     let mut late = Vec::new();
-    let committed: std::collections::HashMap<_, _> = committed.into_iter().collect();
     while late.len() < committed.len() {
-        let next: Option<(u64, SystemTime)> =
-            timeout(Duration::from_secs(60), starts.recv()).await?;
+        let next = timeout(Duration::from_secs(60), starts.recv()).await?;
         let (order, started) = next.context("the pool runs")?;
         late.push(started.duration_since(committed[&order]).unwrap_or_default());
     }
     late.sort_unstable();
-    let of = |hundredths: usize| late[(late.len() - 1) * hundredths / 100].as_secs_f64() * 1_000.0;
-    println!("\n| from the commit to the start of the job | ms |\n|---|---|");
-    for (what, hundredths) in [("median", 50), ("99 of 100", 99), ("longest", 100)] {
-        println!("| {what} | {:.0} |", of(hundredths));
-    }
-    pool.shutdown().await?;
-    Ok(())
+    Ok(late)
 }
 
 /// Fills the outbox.
