@@ -53,7 +53,7 @@ async fn connect(database: &Postgres) -> anyhow::Result<tokio_postgres::Client> 
     Ok(client)
 }
 
-/// What the writers do.
+/// The work of the writers.
 #[derive(Clone, Copy)]
 struct Load {
     writers: usize,
